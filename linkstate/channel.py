@@ -28,7 +28,7 @@ from math import inf
 from linkstate.chunks import Chunk, Joiner
 
 BUDGET = 2 << 20
-"""The most bytes that may queue on the way to one router."""
+"""The highest number of bytes that may queue on the way to one router."""
 QUEUE_S = 0.05
 """The limit of the queue on a slow line, as a time. If a line carries fewer than `BUDGET` bytes in this many seconds,
 only as many bytes may queue as it carries in this time."""
@@ -77,7 +77,7 @@ class Budget:
     )
 
     def __init__(self, most: int) -> None:
-        """`most`: the most bytes that may queue."""
+        """`most`: the highest number of bytes that may queue."""
         self.most = most
         self._usual = min(most, LEAST)
         self._sent = 0

@@ -9,7 +9,7 @@ a whole again when a path changes. A joiner belongs to one channel and ends with
 
 from typing import NamedTuple
 
-# The most bytes of a chunk. A payload with no more bytes is sent as one chunk.
+# The highest number of bytes of a chunk. A payload with no more bytes is sent as one chunk.
 CHUNK = 64 * 1024
 
 Buffer = bytes | memoryview
@@ -38,7 +38,7 @@ class Joiner:
     __slots__ = ("_joined", "_most")
 
     def __init__(self, most: int) -> None:
-        """`most`: the most bytes of a payload."""
+        """`most`: the highest number of bytes of a payload."""
         self._most = most
         self._joined = bytearray()
 

@@ -195,9 +195,9 @@ def _log(limit: str, who: str, what: str) -> None:
 
 class Admission:
     """Accepts the connections of one listener, and decides which of them keep their places. `places`: the number of all
-    places, a quarter of which is spare. `most`: the most connections that are admitted. `patience`: the seconds that a
-    peer has for its greeting. `turn`: the task of a connection awaits `turn()` after the greeting, before it serves the
-    connection. `exceed`: called with the exceeded limit, the peer, and the consequence."""
+    places, a quarter of which is spare. `most`: the highest number of connections that are admitted. `patience`: the
+    seconds that a peer has for its greeting. `turn`: the task of a connection awaits `turn()` after the greeting,
+    before it serves the connection. `exceed`: called with the exceeded limit, the peer, and the consequence."""
 
     def __init__(
         self,

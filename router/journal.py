@@ -27,7 +27,7 @@ FLUSH_S = 1.0
 """The seconds between two flushes. A shorter time would make smaller blocks, and would make no entry safer, because the
 tail already has each entry."""
 MOST_REASON = 200
-"""The most characters of a GAP entry's reason. A longer reason loses its beginning."""
+"""The highest number of characters of a GAP entry's reason. A longer reason loses its beginning."""
 
 
 def has_segments(directory: Path) -> bool:

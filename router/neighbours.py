@@ -38,16 +38,16 @@ log = logging.getLogger("oncemesh.neighbours")
 
 LANES: Final = (LINKSTATE, CHANNEL)
 HELD_BYTES = 512 * 1024
-"""The most bytes of bodies that the connection holds before it passes them to the writer. The writer may hold as many
-again."""
+"""The highest number of bytes of bodies that the connection holds before it passes them to the writer. The writer may
+hold as many again."""
 BEHIND_BYTES = 128 * 1024
 """Replaces HELD_BYTES while the connection is behind, that is, while the stream does not take written bytes at once.
 This limit is lower, because new link state has to wait until all held bytes are written."""
 JOINED_BYTES = CHUNK
-"""The most bytes of bodies that travel as one; a longer body travels alone. The limit has two reasons. The neighbour
-reads joined bodies only when all of them have arrived, so a short answer would have to wait for the chunk of a long
-message that is joined behind it. And `linkstate.channel.Budget`, which measures the connection in bodies, must not
-count two chunks as one."""
+"""The highest number of bytes of bodies that travel as one; a longer body travels alone. The limit has two reasons. The
+neighbour reads joined bodies only when all of them have arrived, so a short answer would have to wait for the chunk of
+a long message that is joined behind it. And `linkstate.channel.Budget`, which measures the connection in bodies, must
+not count two chunks as one."""
 MESH = "oncemesh:mesh"
 WIRE = "oncemesh:wire"
 VERSION = 27

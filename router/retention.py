@@ -21,7 +21,7 @@ class Retention:
     keep_s: float | None
     """A segment is kept for this many seconds after its last write; None: no limit."""
     size: int | None
-    """The most bytes of all segments that are kept; None: no limit."""
+    """The highest number of bytes of all segments that are kept; None: no limit."""
 
     def expired(self, directory: Path) -> tuple[list[Path], Name | None]:
         """The segments to delete, and the name of the first kept segment. The latest segment is always kept. The name

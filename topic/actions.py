@@ -17,12 +17,12 @@ LOCKED = "amqp:resource-locked"
 EXPIRED = "amqp:resource-deleted"
 EXCEEDED = "amqp:resource-limit-exceeded"
 DELETED = "the queue is deleted"
-"""The text of the ending of a consumer whose queue is deleted."""
+"""The text that a consumer gets when its link ends because its queue is deleted."""
 ENDINGS = (EXPIRED, LOCKED)
 """The conditions of a detach that ends a subscriber's link. The client's answer to the detach shows that the client
 knows of the ending."""
 EXCLUSIVE = "the queue is exclusive, and another consumer has it"
-"""The text of the ending of a consumer that an exclusive queue does not take."""
+"""The text that a consumer gets when its link ends because the queue is exclusive and already has a consumer."""
 
 
 def condition_of(ending: str) -> str:
@@ -97,7 +97,7 @@ class Resume:
 
 @attrs.frozen(slots=True)
 class Drained:
-    """Tell a subscriber that drains that it has got all messages for it: give back the credit that is left (AMQP 1.0
+    """End the drain of a subscriber, which has got all messages for it: give back the credit that is left (AMQP 1.0
     2.6.7)."""
 
     link: Any
@@ -186,8 +186,8 @@ class Wanted:
 
 @attrs.frozen(slots=True)
 class Doubt:
-    """Declare the contact with the router lost, unless data from it are under way: the router has not answered an
-    attach within `join` seconds."""
+    """A router has not answered an attach within `join` seconds. Declare the contact with this router lost, unless data
+    from it are under way."""
 
     router: str
     reason: str

@@ -154,15 +154,15 @@ MAGIC = b"OML2"
 HEADER_LENGTH = len(MAGIC) + 8
 SEGMENT_LIMIT = 32 << 20
 BY_MAP = "map"
-"""The detail of an OUTCOME that an unsettled map has stated."""
+"""The `detail` of an OUTCOME entry, if the outcome comes from an unsettled map."""
 ONE_OF_MANY = '"one of many"'
-"""The detail of an AUDIENCE of a delivery at a balanced address."""
+"""The `detail` of an AUDIENCE entry for a delivery at a balanced address."""
 BY_TTL = "ttl"
-"""The detail of an ACCEPTED that rejects a delivery because its time to live is over."""
+"""The `detail` of an ACCEPTED entry, if the home rejects the delivery because the delivery's time to live is over."""
 
 
 class Event(IntEnum):
-    """The events that entries tell of. Their numbers are part of the format."""
+    """The kinds of entries, each for one kind of event. The numbers are part of the format."""
 
     BOOT = 0
     STOPPED = 1

@@ -64,7 +64,7 @@ BESIDE = b"\xc1"
 """The first byte of a payload from one shell to another, which the topic cores do not read. No batch begins with it,
 because MessagePack does not use this byte."""
 AT_ONCE = 64
-"""The most postponed acts that the node does in one turn of the loop."""
+"""The highest number of postponed acts that the node does in one turn of the loop."""
 LOOK_S = 1.0
 """The node tells the cores the time at least once in this many seconds."""
 

@@ -28,7 +28,7 @@ from topic.wire import segments
 from topic.wire.segments import Segment
 
 MOST_ENTRIES: Final = 1_000_000
-"""The most entries in a section and its gossip together."""
+"""The highest number of entries in a section and its gossip together."""
 
 
 class Peers:

@@ -64,11 +64,11 @@ class Settings:
     """The settings of the topic core. All times are in seconds."""
 
     window: int = 1000
-    """The most unsettled deliveries of one publisher."""
+    """The highest number of unsettled deliveries of one publisher."""
     window_bytes: int = 8 << 20
-    """The most bytes of one publisher's unsettled messages. One delivery is always allowed."""
+    """The highest number of bytes of one publisher's unsettled messages. One delivery is always allowed."""
     max_message: int = 16 << 10
-    """The most bytes that the router expects the first message of a publisher to have."""
+    """The highest number of bytes that the router expects the first message of a publisher to have."""
     redeliveries: int = 5
     join: float = 2.0
     """The seconds for which an attach waits for a router in contact, before this router declares the contact lost."""

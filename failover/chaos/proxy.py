@@ -30,7 +30,7 @@ LEAST: Final = 1 << 10
 TURN_S: Final = 0.01
 """On a narrow link, a chunk has the bytes that the link carries in this many seconds, but at least LEAST bytes."""
 UNDER_WAY: Final = 64
-"""The most chunks that a delayed link holds in each direction. A sender of more has to wait."""
+"""The highest number of chunks that a delayed link holds in each direction. A sender of more has to wait."""
 REFUSED_S: Final = 0.1
 """The proxy accepts a connection before it knows whether the far end listens. If the far end does not, the proxy closes
 the connection after this many seconds. Without this pause, the dialler would dial again at once: it only pauses if its

@@ -19,7 +19,7 @@ from router.text.printable import printable
 EXAMPLE: Final = '{"body": "text"}'
 TEXTS: Final = ("body", "base64")
 LONGEST_INTEGER: Final = 20
-"""The most characters of an integer's text, because an integer of AMQP has at most 64 bits."""
+"""The highest number of characters of an integer's text, because an integer of AMQP has at most 64 bits."""
 MEMBERS: Final = ("key", *(name for name in NAMES.values() if name != "data"), *TEXTS)
 
 Show = Callable[[bytes, bytes], bytes]

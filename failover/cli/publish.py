@@ -29,7 +29,8 @@ from router.mesh.quantities import parse_duration
 from router.mesh.rundir import find_run_dir
 
 AT_ONCE: Final = 1000
-"""The most deliveries whose outcome the command awaits at a time. The credit of the router may be lower."""
+"""The highest number of deliveries whose outcome the command awaits at a time. The credit of the router may be
+lower."""
 ASK_S: Final = 0.1
 """The seconds between two counts of the subscribers, with `--wait-for-subscribers`."""
 LONGEST_TTL_MS: Final = 2**32 - 1

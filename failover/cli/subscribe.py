@@ -27,7 +27,7 @@ from router.text.printable import printable
 LINK: Final = "subscribe"
 """The name of the link of each subscription that this command makes."""
 TOGETHER: Final = 100
-"""The most messages that the command accepts in one commit of the state file."""
+"""The highest number of messages that the command accepts in one commit of the state file."""
 TOGETHER_S: Final = 0.05
 """The seconds after which the command commits the messages that it has printed, however few they are. Printing may be
 slow, and it blocks the client's other work."""

@@ -29,9 +29,9 @@ TIMEOUT_S: Final = 60
 LONGEST_S: Final = 2**32 - 1  # AMQP 1.0 3.5.3
 IDLE_S: Final = 1.5
 TURN_S: Final = 0.01
-"""The seconds without a wait after which a call of the user lets other tasks run. Otherwise two kinds of tasks might
-never run: the tasks that commit to the store, and the tasks that send to the router. A router gives up a client that
-sends nothing."""
+"""If the user's calls have not waited for this many seconds, the next call lets other tasks run. Otherwise the tasks
+that commit to the store, and the tasks that send to the router, might never run. A router closes the connection of a
+client that sends nothing."""
 
 
 class Options(TypedDict, total=False):

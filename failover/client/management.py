@@ -25,8 +25,8 @@ from router.amqp.sasl.credentials import NOBODY, Credentials
 
 NODE: Final = "$management"
 CREDIT: Final = 16
-"""The most requests of one client that may wait for answers at a time. A router has the same limit for each connection
-(`router.management.node.MOST_REQUESTS`)."""
+"""The highest number of requests of one client that may wait for answers at a time. A router has the same limit for
+each connection (`router.management.node.MOST_REQUESTS`)."""
 ANSWER_S: Final = 30.0
 """The seconds that the client waits for an answer. The asked router may itself wait up to 10 s for each other router,
 one after the other."""

@@ -12,7 +12,7 @@ MOST_COST = 65535
 _ADDRESS = re.compile(r"(?:\[([0-9A-Za-z:.%_]+)\]|([^\s:/\[\]@]+)):([0-9]{1,5})")
 _MOST_PORT = 65535
 _LONGEST_HOST = 253
-"""The most bytes of a host name in DNS (RFC 1035 2.3.4)."""
+"""The highest number of bytes of a host name in DNS (RFC 1035 2.3.4)."""
 
 
 def host_and_port(text: str) -> tuple[str, int]:

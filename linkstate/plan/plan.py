@@ -27,10 +27,10 @@ Version = tuple[int, str]
 START: Version = (0, "")
 """The version of all entries that come from a topology file."""
 MOST = 1000
-"""The most routers, and the most links, in a plan that is changed at this router."""
+"""The highest number of routers, and the highest number of links, in a plan that is changed at this router."""
 MOST_TAKEN = 2 * MOST
-"""The most routers, and the most links, in a plan from another router. It is higher than `MOST`, because each of two
-sides of a partition may have added `MOST`."""
+"""The highest number of routers, and the highest number of links, in a plan from another router. It is higher than
+`MOST`, because each of two sides of a partition may have added `MOST`."""
 
 
 class PlanError(Exception):

@@ -30,8 +30,8 @@ from router.amqp.proton.restated import Restated
 
 WITHOUT_CREDIT: Final = "the publisher sent messages without credit"
 MOST_EXCESS: Final = 10_000
-"""The most transfers without credit on a link that we have detached. A peer may send some before it has read our
-detach. If it sends more, its connection is closed."""
+"""The highest number of transfers without credit on a link that we have detached. A peer may send some before it has
+read our detach. If it sends more, its connection is closed."""
 DELIVERY_BYTES: Final = 512
 """Bytes that proton keeps for each transfer without credit, until the link is freed."""
 OF_ALL: Final = "this connection, its user or all clients together have too many unsettled bytes at this router"

@@ -13,7 +13,7 @@ import trio
 
 # The bytes that a read asks for if its caller names no size.
 READ = 16 * 1024
-# The most bytes of one write to a trio stream. Each completed write shows that the peer takes output.
+# The highest number of bytes of one write to a trio stream. Each completed write shows that the peer takes output.
 PIECE = 64 * 1024
 
 

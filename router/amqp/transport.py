@@ -24,11 +24,12 @@ from router.events.kind import EventKind, event
 log = logging.getLogger("oncemesh.amqp")
 used_s = time.thread_time
 
-# The most bytes of a read. A read asks for fewer if handling the last one took long, because other clients wait.
+# The highest number of bytes of a read. A read asks for fewer if handling the last one took long, because other clients
+# wait.
 READ_SIZE = 512 * 1024
 READ_FIRST = 16 * 1024
 READ_LEAST = 4 * 1024
-# The most processor time to handle one read, in seconds.
+# The longest processor time to handle one read, in seconds.
 TURN_S = 0.006
 LATE_S = 0.1
 # The first pause between two looks at the bytes that the peer's machine has acknowledged.

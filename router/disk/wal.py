@@ -51,8 +51,8 @@ def gap(log: str) -> str:
 
 
 def ends(log: str) -> list[int]:
-    """The byte offsets at which the whole transactions of a log without a gap end; empty if there is no log. Raises
-    OSError."""
+    """The byte offsets in the log at which its transactions end. Transactions after the first damaged frame do not
+    count. Empty if there is no log. Raises OSError."""
     try:
         data = Path(log).read_bytes()
     except FileNotFoundError:

@@ -37,7 +37,7 @@ from topic.settings import is_dynamic
 CAPABILITY: Final = "ANONYMOUS-RELAY"
 """The capability that a container offers if it has an anonymous terminus."""
 MOST_ADDRESSES: Final = 256
-"""The most addresses to which one link may have messages in doubt."""
+"""The highest number of addresses to which one link may have messages in doubt."""
 TAG: Final = "delivery-tag"
 """The key, in the `info` of an error, of the delivery-tag of the message that the error is about (2.2.2)."""
 _TO: Final = list(FIELDS["properties"]).index("to")

@@ -51,9 +51,10 @@ from topic.termini.generations import Generations
 DURABILITIES = (0, 1, 2)
 
 LONGEST_ADDRESS: Final = 1024
-"""The most characters of an address. The limit exists because all routers learn and keep the name of each link."""
+"""The highest number of characters of an address. The limit exists because all routers learn and keep the name of each
+link."""
 LONGEST_NAME: Final = 1024
-"""The most characters of a container-id, and of a link's name."""
+"""The highest number of characters of a container-id, and of a link's name."""
 
 FLEETING: Final = Lifetime(0, EXPIRE_LINK, 0)
 """The lifetime of a terminus that ends with its link."""

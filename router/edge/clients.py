@@ -45,7 +45,7 @@ FOR_ALL: Final = (STATUS_ADDRESS, ROUTERS)
 OF_ROUTERS: Final = "_topo/"
 """The addresses of single routers' nodes begin with this. Only users with permission see them (`router.management`)."""
 ROUTERS_NAMED: Final = 8
-"""The most routers that an error names, because the error has to fit into a frame."""
+"""The highest number of routers that an error names, because the error has to fit into a frame."""
 
 
 class Guest(Protocol):

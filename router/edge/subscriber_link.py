@@ -45,7 +45,7 @@ NOTHING: Final = b"\x00\x53\x75\xa0\x00"
 """An empty data section, for resumed transfers without payload: some clients fail on transfers without any section."""
 OUTCOMES: Final = {int(outcome): outcome for outcome in DeliveryOutcome}
 MOST_CONDITION, MOST_DESCRIBED = 255, 512
-"""The most characters of the condition and of the description of an error that a dead letter keeps."""
+"""The highest number of characters of the condition and of the description of an error that a dead letter keeps."""
 NOT_MODIFIED: Final = OutcomeDetails()
 
 

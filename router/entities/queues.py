@@ -22,7 +22,7 @@ from topic.queues.messages import Passed, QueuedMessages
 from topic.queues.state import Queue
 
 MOST_SHOWN: Final = 100
-"""The most queues of a router that `$status` and `/metrics` show."""
+"""The highest number of queues of a router that `$status` and `/metrics` show."""
 
 Read = Callable[[ObservedRouter, Queue], Any]
 

@@ -18,7 +18,8 @@ from router.management.requests import ManagementError
 
 PATIENCE_S: Final = 3.0
 MOST_PAGES: Final = 9
-"""The most pages of events that one look reads from a router. They have room for all events that a router keeps."""
+"""The highest number of pages of events that one look reads from a router. They have room for all events that a router
+keeps."""
 FRESH_MS: Final = 900
 """A router answers with its last report of itself if this is at most this many milliseconds old. So all consoles that
 ask within this time get the same report."""

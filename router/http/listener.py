@@ -32,7 +32,7 @@ from router.security.doors import Doors, told
 log = logging.getLogger("oncemesh.http")
 
 PLACES: Final = 32
-"""The most connections. Three quarters of the places are for callers with permission to see all links."""
+"""The highest number of connections. Three quarters of the places are for callers with permission to see all links."""
 
 Turn = Callable[[], Awaitable[None]]
 

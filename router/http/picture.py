@@ -12,7 +12,7 @@ from router.mesh.shown.sets import ShownSet, queues_in, sets_in
 from router.mesh.shown.waits import LASTING_S, lasting
 
 MOST_CLIENTS: Final = 100
-"""The most publishers of each router that a picture lists, and the most subscribers."""
+"""The highest number of publishers of each router that a picture lists, and the highest number of subscribers."""
 MOST_QUEUES: Final = 100
 FIGURES: Final = (
     "messages",

@@ -21,7 +21,7 @@ from topic.properties import DEAD_FROM, DEAD_WHY
 PATIENCE_S: Final = 8.0
 MOST_MESSAGES: Final = 20
 MOST_TEXT: Final = 500
-"""The most characters of a message's body that the page shows."""
+"""The highest number of characters of a message's body that the page shows."""
 BODIES: Final = (0x75, 0x76, 0x77)
 """The descriptors of the sections that make up a message's body: data, sequence, value."""
 

@@ -22,7 +22,7 @@ log = logging.getLogger("oncemesh.http")
 
 MOST_HEAD: Final = 16 * 1024
 MOST_FIELDS: Final = 8
-"""The most fields of a query."""
+"""The highest number of fields of a query."""
 READ: Final = 16 * 1024
 PIECE: Final = 64 * 1024
 IDLE_S: Final = 75.0

@@ -38,7 +38,7 @@ AT_AN_END: Final = ("Connection", "close")
 and the router makes a new connection wait for its turn (`router.security.attempts`)."""
 
 LONGEST_SHOWN: Final = 64
-"""The most characters of a user's name that the log shows."""
+"""The highest number of characters of a user's name that the log shows."""
 
 Handler = Callable[[WebRequest, WebCaller], Awaitable[WebAnswer]]
 

@@ -79,11 +79,11 @@ ASKED: Final = {one.managed_name: one.name for one in SETTINGS}
 VERSION: Final = "version"
 POSITION: Final = "position"
 MOST_PEEKED: Final = 100
-"""The most messages in one answer to PEEK."""
+"""The highest number of messages in one answer to PEEK."""
 MOST_RETRIED: Final = 1000
-"""The most messages that one RETRY reads."""
+"""The highest number of messages that one RETRY reads."""
 MESSAGE_BYTES: Final = 4096
-"""The most bytes of a message that an answer shows."""
+"""The highest number of bytes of a message that an answer shows."""
 READ_BYTES: Final = 4 << 20
 """PEEK and RETRY read no further message once they have read this many bytes of messages in all."""
 READ_S: Final = 10.0

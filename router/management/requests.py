@@ -27,7 +27,7 @@ UNAVAILABLE: Final = 503
 TIMEOUT: Final = 504
 LONGEST_DESCRIPTION: Final = 2000
 MOST_DIGITS: Final = 20
-"""The most digits of a number that comes as a text."""
+"""The highest number of digits of a number that comes as a text."""
 
 _PROPERTIES: Final = 0x73
 _APPLICATION_PROPERTIES: Final = 0x74

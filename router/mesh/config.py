@@ -72,7 +72,7 @@ class AddressRule:
     retry_factor: int | None = None
     """How many times longer it rests after each further return. None: equally long."""
     retry_most: float | None = None
-    """The most seconds for which it rests. None: a day."""
+    """The longest rest, in seconds. None: a day."""
 
     @property
     def pauses(self) -> BackOff | None:
@@ -126,8 +126,8 @@ class Queues:
     """When a change of a set counts as stored: with `disk`, when the disk has it; with `memory`, when the kernel has
     it. A power cut loses what only the kernel has."""
     limit: int = 8 << 30
-    """The most bytes of messages that all queues of a set may have together. Each router of the set has all these bytes
-    on its disk."""
+    """The highest number of bytes of messages that all queues of a set may have together. Each router of the set has
+    all these bytes on its disk."""
     named: tuple[NamedSet, ...] = ()
     """The named sets, in the order in which their prefixes are tried."""
 
@@ -164,46 +164,46 @@ class Timing:
 @attrs.frozen
 class Limits:
     window: int = 1000
-    """The most unsettled deliveries of a publisher; the publisher gets this credit."""
+    """The highest number of unsettled deliveries of a publisher; the publisher gets this credit."""
     window_bytes: int = 8 << 20
-    """The most bytes of the messages of a publisher's unsettled deliveries."""
+    """The highest number of bytes of the messages of a publisher's unsettled deliveries."""
     max_message: int = 16 << 20
-    """The most bytes of a message."""
+    """The highest number of bytes of a message."""
     max_frame: int = 64 << 10
-    """The most bytes of an AMQP frame."""
+    """The highest number of bytes of an AMQP frame."""
     redeliveries: int = 5
     """How many times a released or modified delivery is transferred again."""
     connections: int = 100_000
-    """The most connections of topic clients at one router. The router lowers this to the number of its file
-    descriptors."""
+    """The highest number of connections of topic clients at one router. The router lowers this to the number of its
+    file descriptors."""
     user_connections: int = 1000
-    """The most connections of topic clients that one authenticated user may have at one router."""
+    """The highest number of connections of topic clients that one authenticated user may have at one router."""
     user_durable: int = 1000
-    """The most durable links with a timeout that one user may have in the mesh."""
+    """The highest number of durable links with a timeout that one user may have in the mesh."""
     sessions: int = 512
-    """The most sessions of a connection. An ended session counts until the AMQP engine has removed it."""
+    """The highest number of sessions of a connection. An ended session counts until the AMQP engine has removed it."""
     links: int = 4096
-    """The most links of a connection. An ended link counts until the AMQP engine has removed it."""
+    """The highest number of links of a connection. An ended link counts until the AMQP engine has removed it."""
     attaches: int = 500
-    """The most attaches of a connection per second. As many as `links` may come at once."""
+    """The highest number of attaches of a connection per second. As many as `links` may come at once."""
     unsettled: int = 10_000
-    """The most entries of the unsettled map of an attach."""
+    """The highest number of entries of the unsettled map of an attach."""
     selectors: int = 4096
-    """The most steps that a router evaluates for one message in all selectors of one user, or of all anonymous clients
-    together. Equal selectors count once. The router evaluates all of them in one turn. A single selector has a lower
-    limit."""
+    """The highest number of steps that a router evaluates for one message in all selectors of one user, or of all
+    anonymous clients together. Equal selectors count once. The router evaluates all of them in one turn. A single
+    selector has a lower limit."""
     opening: float = 5.0
     """The seconds that a client has for each of three steps: its first bytes (`router.admission.GREETING`), TLS, and
     SASL with open."""
     anonymous_durable: int = 10_000
-    """The most durable links with a timeout that all anonymous clients may have in the mesh."""
+    """The highest number of durable links with a timeout that all anonymous clients may have in the mesh."""
     connection_bytes: int = 128 << 20
-    """The most bytes of messages from one connection that are incomplete or unsettled."""
+    """The highest number of bytes of messages from one connection that are incomplete or unsettled."""
     user_bytes: int = 512 << 20
-    """The most bytes of incomplete or unsettled messages from all connections of one user, or of all anonymous clients,
-    at one router."""
+    """The highest number of bytes of incomplete or unsettled messages from all connections of one user, or of all
+    anonymous clients, at one router."""
     router_bytes: int = 1 << 30
-    """The most bytes of incomplete or unsettled messages from all connections at one router."""
+    """The highest number of bytes of incomplete or unsettled messages from all connections at one router."""
 
 
 COUNTED = (
@@ -234,8 +234,8 @@ class LogSettings:
     keep: float | None = None
     """A segment is kept for at least this many seconds after its last write."""
     size: int | None = None
-    """The most bytes of the segments of a router. They may exceed this by about 32 MiB for a moment, because only whole
-    segments are deleted. Without `keep` and `size`, all segments are kept."""
+    """The highest number of bytes of the segments of a router. They may exceed this by about 32 MiB for a moment,
+    because only whole segments are deleted. Without `keep` and `size`, all segments are kept."""
 
 
 AMQP, INTER, HTTP, MQTT, AMQP_WS, MQTT_WS = "amqp", "inter", "http", "mqtt", "amqp-ws", "mqtt-ws"

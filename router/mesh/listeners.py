@@ -10,7 +10,8 @@ import socket
 
 from router.mesh.quantities import Address
 
-# The most connections that the kernel keeps until the router accepts them. The system has a limit of its own.
+# The highest number of connections that the kernel keeps until the router accepts them. The system has a limit of its
+# own.
 BACKLOG = 4096
 
 

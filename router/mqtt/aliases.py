@@ -10,7 +10,7 @@ from router.mqtt.format.packets import PublishPacket
 from router.mqtt.format.values import MqttError, Reason
 
 MOST_ALIASES: Final = 64
-"""The most topic aliases in each direction."""
+"""The highest number of topic aliases in each direction."""
 ALIAS: Final = "topic-alias"
 SHORTEST: Final = 8
 """The router uses an alias only for a topic of at least this number of bytes. An alias saves few bytes, or none, for a

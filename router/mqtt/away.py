@@ -12,8 +12,8 @@ from router.mqtt.session import MqttSession, SessionKeeper
 log = logging.getLogger("oncemesh.mqtt")
 
 MOST_EMPTY: Final = 1000
-"""The most sessions without topics that the router keeps for one user while their clients are away. All clients without
-a proven user count as one user."""
+"""The highest number of sessions without topics that the router keeps for one user while their clients are away. All
+clients without a proven user count as one user."""
 
 
 class Away:

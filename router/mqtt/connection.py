@@ -34,19 +34,20 @@ PATIENCE: Final = 1.5
 LOOK_S: Final = 10.0
 """The shell checks at least this often whether the client reads its output, in seconds."""
 MOST_PACKET: Final = 64 * 1024
-"""The most bytes of any packet except PUBLISH. Such a packet is handled in one turn, so its size bounds the turn."""
+"""The highest number of bytes of any packet except PUBLISH. Such a packet is handled in one turn, so its size bounds
+the turn."""
 HEADER_MOST: Final = 5
 HELD_MOST: Final = 4 * 1024 * 1024
-"""The most bytes that the router buffers from a client whose packets are held. One packet of any allowed size always
-fits."""
+"""The highest number of bytes that the router buffers from a client whose packets are held. One packet of any allowed
+size always fits."""
 HELD_TURN: Final = 32 * 1024
 """The bytes of held packets that are handled in one turn."""
 HELD_PACKETS: Final = 5000
-"""The most held packets among which the router looks for a DISCONNECT."""
+"""The highest number of held packets among which the router looks for a DISCONNECT."""
 MOST_ANSWERS: Final = 8 * 1024 * 1024
-"""The most bytes of answers and other packets that wait until the client reads them. Packets of messages do not count,
-because the credit of the client's subscriptions bounds them. One answer for each of the 65,535 identifiers takes 5 MB
-in all, which is below this limit."""
+"""The highest number of bytes of answers and other packets that wait until the client reads them. Packets of messages
+do not count, because the credit of the client's subscriptions bounds them. One answer for each of the 65,535
+identifiers takes 5 MB in all, which is below this limit."""
 OVERHEAD: Final = 64
 """About how many bytes of memory a waiting packet takes besides its own bytes."""
 

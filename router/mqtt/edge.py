@@ -45,7 +45,7 @@ from topic.wills.will import NO_EXPIRY, Will
 log = logging.getLogger("oncemesh.mqtt")
 
 HEADROOM: Final = 64 * 1024
-"""The most bytes of a packet besides the bytes of the message in it."""
+"""The highest number of bytes of a packet besides the bytes of the message in it."""
 PATIENCE: Final = 8
 """If a client has more messages in flight than this many times the receive maximum, the router disconnects it. Some
 clients that come back send more messages again than the maximum. With a factor of 1, the router would disconnect these
@@ -54,7 +54,7 @@ MOST_IDENTIFIERS: Final = 0xFFFF
 NEVER: Final = 0xFFFF_FFFF
 """The session expiry interval that stands for a session without expiry, in seconds."""
 LONGEST_CLIENT: Final = 256
-"""The most characters of a client identifier."""
+"""The highest number of characters of a client identifier."""
 
 
 class Entrance(Protocol):

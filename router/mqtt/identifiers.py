@@ -9,10 +9,10 @@ identifier only after the client's PUBCOMP.
 from typing import Final
 
 MOST_SENT: Final = 256
-"""The most messages that are in flight to a client at once, unless the client asks for fewer."""
+"""The highest number of messages that are in flight to a client at once, unless the client asks for fewer."""
 MOST_ASKED: Final = 3
-"""The most connections of a client on which the router sends PUBREL for held identifiers. Some clients break the
-standard, and disconnect when they read a PUBREL for an unknown identifier."""
+"""The highest number of connections of a client on which the router sends PUBREL for held identifiers. Some clients
+break the standard, and disconnect when they read a PUBREL for an unknown identifier."""
 
 
 class Identifiers:

@@ -27,10 +27,11 @@ from router.security.doors import Doors, LetIn, told
 log = logging.getLogger("oncemesh.mqtt")
 
 BACKLOG: Final = 1 << 20
-"""The most bytes of a client's messages that may wait. If a client has more, the router reads from it more slowly."""
+"""The highest number of bytes of a client's messages that may wait. If a client has more, the router reads from it more
+slowly."""
 UNSENT: Final = 20_000
-"""The most packets that may wait until the client reads them. If there are more, the router reads from it more slowly,
-too."""
+"""The highest number of packets that may wait until the client reads them. If there are more, the router reads from it
+more slowly, too."""
 PATIENCE_S: Final = 1.0
 """The longest time, in seconds, for which one read waits until fewer bytes or packets wait. After this time the router
 has to read, because the waiting messages may need a later packet of the client."""

@@ -25,9 +25,9 @@ from topic.wills.will import MOST_WILL
 log = logging.getLogger("oncemesh.mqtt")
 
 LONGEST_SHOWN: Final = 100
-"""The most characters of a topic that the log shows."""
+"""The highest number of characters of a topic that the log shows."""
 MOST_LOOKED_AT: Final = 100
-"""The most topics among which the router looks for an idle one, when it needs room for a further topic."""
+"""The highest number of topics among which the router looks for an idle one, when it needs room for a further topic."""
 Publisher = TypeVar("Publisher", MqttPublisher, PresettledPublisher)
 
 

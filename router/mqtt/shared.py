@@ -31,7 +31,8 @@ GROUPS: Final = f"{TEMPORARY}share/"
 ESCAPES: Final = {"%": "%25", "+": "%2B", "#": "%23", "*": "%2A"}
 """The characters of a filter that the name of a queue has in another form, because the name is no pattern."""
 CREDIT: Final = 100
-"""The most messages that one member of a group has and has not answered. Further messages are for the other members."""
+"""The highest number of messages that one member of a group has and has not answered. Further messages are for the
+other members."""
 REASONS: Final = {RefusedFor.TOO_MANY: Reason.QUOTA, RefusedFor.NO_ANSWER: Reason.UNSPECIFIED}
 """The reason codes for refused declarations; *implementation specific error* for all others."""
 

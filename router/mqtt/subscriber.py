@@ -37,10 +37,10 @@ from topic.node import Node
 
 PLAIN: Final = SubscriptionOptions()
 CREDIT: Final = 1000
-"""The most deliveries of one subscription for which the router has no answer of the client. Deliveries that still wait
-for an identifier count, too."""
+"""The highest number of deliveries of one subscription for which the router has no answer of the client. Deliveries
+that still wait for an identifier count, too."""
 CREDIT_SETTLED: Final = 10_000
-"""The most deliveries of one subscription at QoS 0 between two writes to the client."""
+"""The highest number of deliveries of one subscription at QoS 0 between two writes to the client."""
 
 
 @define(eq=False)

@@ -70,11 +70,11 @@ FLAT: Final = b"\xa0\xb0\xa1\xb1"
 """The constructor bytes of AMQP's binary data and of AMQP's texts."""
 NO_PROPERTIES: Final = b"\0"
 MOST_MESSAGE: Final = (1 << 28) - (1 << 20)
-"""The most bytes of a message. A larger one does not fit into a packet together with its topic."""
+"""The highest number of bytes of a message. A larger one does not fit into a packet together with its topic."""
 MOST_BESIDE: Final = 128 * 1024
-"""The most bytes of a message that the router decodes. Sections that consist of one text or binary value do not count,
-because they are not decoded. The limit bounds the work, as the decoded bytes may hold any values. A message from MQTT
-is always below the limit, even if it has the properties of its PUBLISH twice."""
+"""The highest number of bytes of a message that the router decodes. Sections that consist of one text or binary value
+do not count, because they are not decoded. The limit bounds the work, as the decoded bytes may hold any values. A
+message from MQTT is always below the limit, even if it has the properties of its PUBLISH twice."""
 MOST_SECTIONS: Final = 300
 
 

@@ -15,7 +15,7 @@ from router.mesh.quantities import Address
 from topic.node import Node
 
 MOST_NAMED: Final = 256
-"""The most routers in the list. Our clients keep no more, and a client's frame has room for these."""
+"""The highest number of routers in the list. Our clients keep no more, and a client's frame has room for these."""
 
 
 class Alternates:

@@ -15,7 +15,7 @@ from typing import Final
 LITTLE: Final = 2
 """No link moves if one router has at most this many links more than another."""
 AT_ONCE: Final = 10
-"""The most links that a router asks to move at a time."""
+"""The highest number of links that a router asks to move at a time."""
 
 
 def moves(loads: Mapping[str, int]) -> Iterator[tuple[str, str]]:

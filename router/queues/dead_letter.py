@@ -12,7 +12,7 @@ from topic.properties import DEAD_AT, DEAD_DESCRIPTION, DEAD_ERROR, DEAD_FIRST, 
 from topic.queues.outgoing.outbox import Why
 
 MOST_DEATHS: Final = 16
-"""The most times that a message becomes a dead letter. After that it stays in the outbox."""
+"""A message becomes a dead letter at most this many times. After that it stays in the outbox."""
 
 
 ERROR: Final = (DEAD_ERROR, DEAD_DESCRIPTION)

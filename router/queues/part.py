@@ -34,7 +34,7 @@ from topic.raft.messages import Hard
 PLACE: Final = 48
 """The low bits of a key, which hold the index of an entry. The bits above them hold the place of the set."""
 PLACES: Final = 1 << 15
-"""The most sets of a store, because a key has only 63 bits."""
+"""The highest number of sets of a store, because a key has only 63 bits."""
 _PREFIX: Final = 2
 """The bytes at the beginning of the key of a state's row that have the place of the set."""
 

@@ -69,11 +69,12 @@ few pages."""
 LOOSE: Final = 1024
 """The free pages that a file may keep, besides as many as it uses."""
 VACUUM: Final = 1024
-"""The most free pages that one merge gives back to the file system."""
+"""The highest number of free pages that one merge gives back to the file system."""
 SCRUBBED: Final = {"entry": 4000, "row": 4000, "body": 4000, "piece": 64}
-"""The most rows of each table that one scrub reads. The tables are read in this order."""
+"""The highest number of rows of each table that one scrub reads. The tables are read in this order."""
 IN_RUNS: Final = 20_000
-"""The most messages in the runs of one piece of a snapshot. A run is a row of messages with consecutive positions."""
+"""The highest number of messages in the runs of one piece of a snapshot. A run is a row of messages with consecutive
+positions."""
 SCRUBBED_BYTES: Final = 16 << 20
 """About how many bytes one scrub reads. It may exceed this number by one row."""
 STORE: Final = "queues.db"

@@ -34,9 +34,9 @@ class Rule:
     status: str = OWN
     """The links that `$status` shows to the user: `all` links, or its `own`."""
     connections: int | None = None
-    """The most connections to one router; None: the topology's limit."""
+    """The highest number of connections to one router; None: the topology's limit."""
     durable: int | None = None
-    """The most links in the mesh that outlive their connections; None: the topology's limit."""
+    """The highest number of links in the mesh that outlive their connections; None: the topology's limit."""
 
     def may_send(self, address: str) -> bool:
         return any(_fits(pattern, address) for pattern in self.send)

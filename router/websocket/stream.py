@@ -20,7 +20,7 @@ from router.amqp.pipe import PIECE, READ, LayeredStream, Pipe, socket_of
 from router.amqp.transport import READ_LEAST, next_size
 
 MOST_REASON: Final = 120
-"""The most characters of the reason of a Close. A Close has room for 123 bytes."""
+"""The highest number of characters of the reason of a Close. A Close has room for 123 bytes."""
 
 
 class WebSocketFault(PeerFaultError):

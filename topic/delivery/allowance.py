@@ -21,8 +21,9 @@ class Allowance:
     __slots__ = ("_most", "_of", "held", "limit", "peak", "sharers")
 
     def __init__(self, limit: str, most: int, of: Self | None = None) -> None:
-        """`most`: the bytes of this allowance. `of`: the allowance that this one is a part of, and shares with other
-        parts; None for the router's own. `limit`: the name of the setting in the topology file, for error texts."""
+        """`most`: the highest number of bytes that this allowance permits. `of`: the allowance that this one is a part
+        of, and shares with other parts; None for the router's own. `limit`: the name of the setting in the topology
+        file, for error texts."""
         self.limit = limit
         self._most = most
         self._of = of
@@ -30,7 +31,7 @@ class Allowance:
         self.sharers = 0
         """The number of parts of this allowance (users or connections) that hold any bytes."""
         self.peak = 0
-        """The most bytes held since a caller last reset this field."""
+        """The highest number of held bytes since a caller last reset this field."""
 
     def add(self, size: int) -> None:
         """Count `size` more bytes as held; a negative `size` gives bytes back."""

@@ -29,7 +29,7 @@ GONE: Final[Refusals] = (0, 0, 0, 1)
 """The refusals of a delivery of a balanced address whose chosen subscriber has gone without an outcome."""
 
 MOST_ANNOTATIONS: Final = 4096
-"""The most bytes of the annotations that a consumer adds to a message when it gives the message back."""
+"""The highest number of bytes of the annotations that a consumer adds to a message when it gives the message back."""
 
 
 def add_refusals(one: Refusals | None, other: Refusals | None) -> Refusals | None:

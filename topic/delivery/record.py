@@ -448,8 +448,7 @@ def taken(records: Iterable[Record]) -> None:
 
 
 def answered_by(router: str, records: Iterable[Record]) -> None:
-    """This router's answer has come: all its subscribers have answered, or have read the settlement. Stop awaiting
-    it."""
+    """Stop awaiting `router`, whose answer has come: all its subscribers have answered, or have read the settlement."""
     for record in records:
         record.awaited.discard(router)
 
@@ -523,7 +522,7 @@ class Choosing(Protocol):
 
     asked: "set[Record]"
     """Deliveries that a subscriber may have got before this router started. Until the home has booted, it asks the
-    subscribers for them."""
+    subscribers whether they have these deliveries."""
 
     def take(self, stream: "HomeStream", records: list[Record]) -> None:
         """Give new transfers their places in the publisher's order, and choose a subscriber for each."""
@@ -563,8 +562,8 @@ class Choosing(Protocol):
         """Handle the report of a router that a subscriber's map there names the record."""
 
     def untold(self, stream: "HomeStream", records: list[Record]) -> Collection[Record]:
-        """Decide records for which the home awaits no subscriber. Returns the records that another subscriber may still
-        get."""
+        """Decide the outcomes of records for which the home awaits no subscriber. Returns the records that another
+        subscriber may still get."""
 
     def choose_again(self, stream: "HomeStream", records: Iterable[Record]) -> None:
         """Choose other subscribers for these records, because the chosen ones have not accepted them."""
@@ -1290,8 +1289,8 @@ class HomeStream(Stream):
         self.reserving.setdefault(subscriber, {}).update(dict.fromkeys(records))
 
     def agreed(self, records: Iterable[Record], subscriber: bytes) -> list[Record]:
-        """The queue has agreed to the subscriber for its records. Returns the records that were still waiting for
-        this."""
+        """The queue has agreed to the subscriber for these records. Returns the records that were still waiting for the
+        queue's answer."""
         waiting = self.reserving.get(subscriber, {})
         found = [record for record in records if record in waiting]
         for record in found:

@@ -39,8 +39,8 @@ def begins_with_wildcard(address: str) -> bool:
 
 
 def parts(pattern: str) -> tuple[str, str | None]:
-    """Return the prefix that the covered addresses share, and None. If the pattern also covers one address without this
-    prefix, return this address in place of None."""
+    """Return two values. The first is the prefix that the covered addresses share. The second is the one covered
+    address that lacks this prefix; None if there is none."""
     words, wildcards = read(pattern)
     first = min(wildcards)
     begin = "".join(words[:first])

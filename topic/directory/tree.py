@@ -68,7 +68,7 @@ class _Node(Generic[V]):
         return way
 
     def join(self) -> None:
-        """Merge this node with its only child if both are runs of words and no value is here."""
+        """Merge this node with its only child, if both are runs of words and this node has no value."""
         if self.value is None and len(self.next) == 1:
             (child,) = self.next.values()
             if _is_run(self.label) and _is_run(child.label):

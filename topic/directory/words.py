@@ -8,10 +8,10 @@ from typing import Final
 WORD, LEVEL, REST = "*", "+", "#"
 SEPARATORS: Final = "./"
 MOST_READ: Final = 1024
-"""The most addresses whose parsed words are cached."""
+"""The highest number of addresses whose parsed words are cached."""
 
 MARKED: Final = 16
-"""The most words of an address that are indexed."""
+"""The highest number of words of an address that are indexed."""
 Mark = tuple[int, int, str]
 """A word and its place in an address. The place has two numbers: the level of the word, and its place within this
 level. A level begins at each `/`. An empty word marks the end of an address."""
@@ -34,11 +34,11 @@ def _is_wildcard(words: Sequence[str], at: int) -> bool:
 
 
 def marks(address: str) -> list[Mark]:
-    """The marks of a pattern that all covered addresses have, too: at most `MARKED` words with their places, and the
-    end.
+    """The marks of a pattern that every address covered by the pattern also has: at most `MARKED` words with their
+    places, and the end of the address.
 
-    A wildcard for one word does not move the words after it. A wildcard for several words moves them, but only within
-    its level.
+    Words after a wildcard for one word have the same places in pattern and address. A wildcard for several words stands
+    for any number of words of its level, so only the words of later levels keep their places.
     """
     words, wildcards = read(address)
     found: list[Mark] = []

@@ -11,7 +11,7 @@ class Bodies:
     """The pieces of messages that other homes send to this router."""
 
     def __init__(self, largest: int) -> None:
-        """`largest`: the most bytes that a message may have."""
+        """`largest`: the highest number of bytes that a message may have."""
         self._largest = largest
         self.come: dict[bytes, tuple[str, bytes, bytearray]] = {}
         """For each publisher: its home, the key of the delivery, and the part of the message that has come so far."""

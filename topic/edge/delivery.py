@@ -166,8 +166,8 @@ class EdgeDelivery:
             self._deliver(subscriber, stream, records)
 
     def take_back(self, stream: Stream, records: list[Record], gates: Mapping[bytes, Gate]) -> None:
-        """These records were sent to no subscriber yet. Remove their subscribers. `gates`: maps the name of a
-        subscriber to the gate behind which its later records now wait."""
+        """Remove all subscribers from these records, which were sent to none yet. `gates`: maps the name of a
+        subscriber to the gate that now holds back its later records."""
         gone = set(records)
         for subscriber in dict.fromkeys(subscriber for record in records for subscriber in record.locals):
             subscriber.take_back(gone)

@@ -81,8 +81,8 @@ class LinkEnd:
         return known is not None and known.live and known.epoch == self.epoch
 
     def claim(self, unsettled: Mapping[bytes, int] | None, *, complete: bool = True) -> Claim:
-        """Make the claim of an attach that takes the link over from its present owner. `unsettled`: the map with which
-        it resumes; None to begin afresh."""
+        """Make the `Claim` of an attach that takes the link over from its present owner. `unsettled`: the map with
+        which the attach resumes; None to begin afresh."""
         known = self.known()
         generation = known.generation if known is not None and unsettled is not None else None
         return Claim(generation, unsettled, complete, known.epoch if known is not None else NOWHERE)

@@ -19,7 +19,7 @@ from topic.identity import NOWHERE, LinkIdentity
 from topic.termini.attaches import Claim
 
 AFRESH = Claim(None, None, True, NOWHERE)
-"""The claim of a publisher that begins a new life."""
+"""The `Claim` in the attach of a publisher that begins a new life."""
 
 Known = TypeVar("Known")
 

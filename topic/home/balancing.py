@@ -180,8 +180,8 @@ class Balancing:
         self.outlet.actions.append(Wanted(stream.link))
 
     def demand(self, stream: HomeStream) -> Demand:
-        """The deliveries that the queue's subscribers would take now: the names of the subscribers with room, their
-        room, and the room that the deliveries take which all of them have refused."""
+        """The deliveries that the queue's subscribers would take now. The result has the names of the subscribers with
+        room, their room, and the size of the deliveries that all these subscribers have refused."""
         able = self._able(stream)
         names = frozenset(entry.name for entry, _ in able)
         waiting = [record for record in stream.next_ones if not names.issubset(record.refused_by)]
@@ -478,8 +478,8 @@ class Balancing:
     # The methods from here on end deliveries.
 
     def untold(self, stream: HomeStream, records: list[Record]) -> dict[Record, None]:
-        """Decide records for which the home awaits no subscriber. Returns the records that no subscriber has accepted,
-        and that another subscriber may still get."""
+        """Decide the outcomes of records for which the home awaits no subscriber. Returns the records that no
+        subscriber has accepted, and that another subscriber may still get."""
         left: dict[Record, None] = {}
         is_over = self._is_over(stream)
         for record in records:

@@ -84,9 +84,9 @@ class Resolution:
         """Handle deliveries that the publisher settled at a former home before its attach. This router learns of the
         settlements only now.
 
-        If the publisher's map names such a key, the map usually means a later delivery with the same key. But if this
-        router has already answered the attach, it has taken the entry in the map for the settled delivery. It keeps to
-        this, and leaves out the key.
+        If the publisher's map names one of the keys, the map usually means a later delivery with the same key. But if
+        this router has already answered the attach, it has treated the entry in the map as the settled delivery. This
+        cannot change any more, so the method ignores the key.
         """
         if not isinstance(stream, HomeStream):
             self.edge.settlement.resolved(stream, [record.key for record in records])

@@ -34,8 +34,8 @@ the key of a row about a purge; the id of the queue follows."""
 KEY_LENGTHS: Final = (KEY_LENGTH, BINDING_KEY + KEY_LENGTH)
 """The possible lengths of a delivery key in a row: without and with the key of a binding before it."""
 MOST_ANNOTATED: Final = 16 << 20
-"""The most bytes of annotations that consumers have added to all messages of a set. This constant must be equal at all
-replicas."""
+"""The highest number of bytes of annotations that consumers have added to all messages of a set. This constant must be
+equal at all replicas."""
 ROWS: Final = (RETURNS, KEY, PURGED, RESERVED, CONSUMER, LETTER)
 """The first bytes of the keys of all rows of this module, apart from the rows of messages."""
 

@@ -38,13 +38,13 @@ from topic.raft.life import SetLife, read_life
 from topic.settings import MOST_FACTOR, BackOff, is_dynamic
 
 MOST_NAME: Final = 255
-"""The most bytes of the name of a queue."""
+"""The highest number of bytes of the name of a queue."""
 MOST_WHY: Final = 2048
-"""The most bytes of the text of a refusal."""
+"""The highest number of bytes of the text of a refusal."""
 MOST: Final = 2**63 - 1
 """The greatest number that a log index or a limit may have."""
 MOST_BOUND: Final = 16
-"""The most addresses to which one queue is bound."""
+"""The highest number of addresses to which one queue is bound."""
 DAY_MS: Final = 86_400_000
 _TIMES: Final[Mapping[str, int]] = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
 _SIZES: Final[Mapping[str, int]] = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -109,9 +109,9 @@ class QueueSettings:
     """The settings of a queue. None stands for a setting that is not set."""
 
     limit_messages: int | None = None
-    """The most messages in the queue. The queue refuses all further messages."""
+    """The highest number of messages in the queue. The queue refuses all further messages."""
     limit_bytes: int | None = None
-    """The most bytes of messages that the queue may have."""
+    """The highest number of bytes of messages that the queue may have."""
     ttl_ms: int | None = None
     """The longest time, in milliseconds, for which a message stays in the queue."""
     bind: tuple[str, ...] | None = None
@@ -317,7 +317,7 @@ class RefusedFor(enum.Enum):
     NOT_FOUND = "not found"
     """No queue has this name and id."""
     TOO_MANY = "too many"
-    """The set already has the most queues, or bindings, that it may have."""
+    """The set already has as many queues, or bindings, as it may have."""
     NO_SET = "no set"
     """No set may have a queue of this name, or the queue belongs to another set."""
     MALFORMED = "malformed"

@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any, Final
 
 MOST_PLACES: Final = 1 << 20
-"""The most messages that one log entry may enqueue."""
+"""The highest number of messages that one log entry may enqueue."""
 POSITION_LENGTH: Final = 11
 """The number of bytes of a position in a key."""
 _TIMES_LENGTH: Final = 4

@@ -47,8 +47,8 @@ from topic.raft.messages import (
 from topic.raft.raft import Raft
 
 KEPT: Final = 8
-"""The most compared states that the replica keeps. It keeps the latest ones, and any of them may become the
-snapshot."""
+"""The highest number of compared states that the replica keeps. It keeps the latest ones, and any of them may become
+the snapshot."""
 CHANGED: Final = 4 << 20
 """The bytes of changed rows after which replicas compare their states. The state that they compare may also be written
 as a snapshot. This constant must be equal at all replicas.
@@ -58,9 +58,10 @@ later entries do not wait long for the disk. A message that comes and goes betwe
 not written for the snapshot.
 """
 MOST_STATE: Final = 1 << 30
-"""The most bytes of all pieces of a state together, without the bodies of messages."""
+"""The highest number of bytes of all pieces of a state together, without the bodies of messages."""
 KEPT_BODIES: Final = 8 << 20
-"""The most bytes of a set's bodies in memory. Above this limit, the replica drops bodies that its disk has."""
+"""The highest number of bytes of a set's bodies in memory. Above this limit, the replica drops bodies that its disk
+has."""
 DROPPED: Final = 2 << 20
 """The bytes of bodies that the replica drops at a time."""
 BEHIND: Final = 16 << 20

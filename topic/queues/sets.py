@@ -64,12 +64,13 @@ from topic.raft.raft import Raft
 COMPARE_EVERY: Final = 1000
 """The number of entries from one comparison of states to the next. All replicas must compare at the same entries."""
 MOST_ASKED: Final = 20_000
-"""The most unanswered requests of one router."""
+"""The highest number of unanswered requests of one router."""
 
 
 LeftMs = Callable[[Sequence[bytes], int], list[float] | None]
-"""A function that returns, for each message, the milliseconds that it still has to live at this time of the wall clock
-(AMQP 1.0 3.2.1, 3.2.4); infinity if the message does not say. It returns None if no message says."""
+"""A function that returns, for each message, the rest of its time to live at this time of the wall clock, in
+milliseconds (AMQP 1.0 3.2.1, 3.2.4). For a message without a time to live, the value is infinity. If no message has a
+time to live, the function returns None."""
 
 
 class ReplicaSets:

@@ -60,7 +60,7 @@ from topic.queues.transactions.decided import COMMITTED, TRANSACTIONS, DecidedTr
 from topic.raft.life import SetLife, read_life
 
 MOST_QUEUES: Final = 65_536
-"""The most queues in one set. This constant must be equal at all replicas."""
+"""The highest number of queues in one set. This constant must be equal at all replicas."""
 DECLARED: Final = b"q"
 """The first byte of the key of a row about a queue. The name of the queue follows."""
 TOO_MANY_BINDINGS: Final = Refused(

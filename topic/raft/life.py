@@ -8,7 +8,7 @@ import attrs
 MOST: Final = 2**63 - 1
 """The greatest number that a clock, a term or an index may have."""
 MOST_NAME: Final = 255
-"""The most bytes of the name of a set, a router or a store."""
+"""The highest number of bytes of the name of a set, a router or a store."""
 
 
 @attrs.frozen(order=True, slots=True)

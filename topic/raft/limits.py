@@ -24,6 +24,6 @@ class RaftLimits:
     """The seconds for which a router tries to bring a request to a leader. Then it answers the request with an
     error."""
     window: int = 1 << 20
-    """The most bytes of entries that are under way to a follower's disk."""
+    """The highest number of bytes of entries that are under way to a follower's disk."""
     unstored: int = 8 << 20
-    """The most bytes of a leader's entries that wait for a majority, or for the leader's own disk."""
+    """The highest number of bytes of a leader's entries that wait for a majority, or for the leader's own disk."""

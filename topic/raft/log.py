@@ -36,7 +36,7 @@ class Entry:
 
 @attrs.frozen(slots=True)
 class Snapshot:
-    """The name of a state: of the state after all entries up to an index. The shell has the state itself, in pieces."""
+    """Names the state after all entries up to an index. The shell has the state itself, in pieces."""
 
     index: int = 0
     term: int = 0

@@ -9,11 +9,11 @@ from topic.raft.log import Entry, RaftLog
 from topic.raft.messages import PIECE, Append, Lead, Piece
 
 BATCH: Final = 256 * 1024
-"""The most bytes of entries in one `Append`. A single entry may be larger."""
+"""The highest number of bytes of entries in one `Append`. A single entry may be larger."""
 MOST_PIECE: Final = 1 << 20
-"""The most bytes, about, of a piece of a snapshot."""
+"""The approximate highest number of bytes of a piece of a snapshot."""
 MOST_REST: Final = 1.0
-"""The most seconds for which a leader rests between two pieces of a snapshot."""
+"""The longest rest of a leader between two pieces of a snapshot, in seconds."""
 AHEAD: Final = 2
 """The pieces of a snapshot have this many times the bytes by which the log grows meanwhile (protocol 13.6)."""
 

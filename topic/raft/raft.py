@@ -352,7 +352,7 @@ class Raft:
             self._accept(life, proposal.configuration, anew=proposal.anew)
 
     def _new_life(self) -> SetLife:
-        """The name of a life that begins here now. It is higher than those of all lives that this router knows."""
+        """The name of a life that begins here now. It is higher than the names of all lives that this router knows."""
         return SetLife(self._read_clock(), self.me.router)
 
     def _accept(self, life: SetLife, configuration: Configuration, *, anew: bool) -> None:

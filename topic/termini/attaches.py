@@ -41,7 +41,7 @@ class _Waiting:
 
 @attrs.frozen(slots=True)
 class Claim:
-    """What a publisher's attach states about its life (7.2)."""
+    """The statement of a publisher's attach about the publisher's life (7.2)."""
 
     generation: bytes | None
     """The generation that the publisher echoes; None if it echoes none."""

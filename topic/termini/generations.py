@@ -31,8 +31,8 @@ FORGOTTEN = (
 UNHEARD_OF = "no reachable router knows its last attach, or the subscribers that have attached since then"
 
 MOST_NOWHERE: Final = 10_000
-"""The most publishers at one router that only placeholders name. Each takes about 5 KB. A limit is needed, because any
-client can make up names."""
+"""The highest number of publishers at one router that only placeholders name. Each takes about 5 KB. A limit is needed,
+because any client can make up names."""
 
 
 _Place = tuple[str, bool]
@@ -188,7 +188,7 @@ class Generations:
 
     def _has_ended(self, change: Change) -> bool:
         """If a router that was out of contact has resumed a life, and this router knows that this life has expired,
-        report the expiry to the other router. Returns whether it was so."""
+        report the expiry to the other router. Returns whether this was the case."""
         old, entry = change.old, change.entry
         if old is None or not old.expired_life or old.generation != entry.generation:
             return False

@@ -17,9 +17,9 @@ from topic.identity import GENERATION_LENGTH, LinkIdentity
 WILLS: Final = b"\xc2"
 """First byte of a payload about wills. No other payload begins with it."""
 MOST_WILL: Final = 16 << 10
-"""The most bytes of a will's message. All routers keep the message in memory."""
+"""The highest number of bytes of a will's message. All routers keep the message in memory."""
 MOST_TEXT: Final = 64 << 10
-"""The most characters of the name of a client, of a user, or of an address in a will."""
+"""The highest number of characters of the name of a client, of a user, or of an address in a will."""
 MOST_DELAY: Final = 1 << 32
 MOST_NUMBER: Final = 1 << 63
 NO_EXPIRY: Final = -1

@@ -26,10 +26,10 @@ from topic.wills.publisher import WillPublisher
 from topic.wills.will import Will, WillId, WillState, WillWord, keep, read_message, write_message
 
 MOST_BYTES: Final = 16 << 20
-"""The most bytes of all wills of one router's clients."""
+"""The highest number of bytes of all wills of one router's clients."""
 MOST_OVER: Final = 10_000
-"""The most wills that a router remembers after they are over. It remembers them because another router may not know yet
-that they are over."""
+"""The highest number of wills that a router remembers after they are over. It remembers them because another router may
+not know yet that they are over."""
 AGAIN_S: Final = 1.0
 """If another router has to publish a will, this router asks that router about the will again after this many
 seconds."""

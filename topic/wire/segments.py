@@ -51,14 +51,15 @@ OFFER: Final = 1
 """Marks a Forward to one attach of a subscriber as an offer: the subscriber gets the deliveries only if it has room
 (protocol 12). It follows the subscriber's name and the attach."""
 _FIRST: Final = COUNTS // 2
-"""The most that the place of the first delivery in a Forward may be. It is so low that the places of all its deliveries
+"""The highest place that the first delivery in a Forward may have. It is so low that the places of all its deliveries
 are valid."""
 _LARGE: Final = 1 << 20
-"""A batch with more bytes is decoded segment by segment. Such a batch is rare, and usually has a large message."""
+"""A batch with more bytes than this is decoded segment by segment. Such a large batch is rare, and usually has a large
+message."""
 _MOST: Final = 1 << 20
-"""The most elements in one list or map of a large batch."""
+"""The highest number of elements in one list or map of a large batch."""
 _BYTES_TO_A_LIST: Final = 12
-"""A batch may have at most one list for each group of so many bytes. (An entry of a link has three lists and at least
+"""A batch may have at most one list for each group of this many bytes. (An entry of a link has three lists and at least
 40 bytes.)"""
 _LISTS: Final = 4
 """The number of lists that a segment has apart from its entries: the segment, an epoch, and one or two columns."""

@@ -73,7 +73,8 @@ class Tally:
     passed: dict[tuple[str, str], Passage] = attrs.field(factory=dict)
     """For each log and set, the messages that came into the set's queues and left them."""
     unstored: Counter[tuple[str, str]] = attrs.field(factory=Counter)
-    """The sums of the messages that were enqueued and that no store has (`judge.queues.passages.unstored`)."""
+    """For each set, the number of messages that queues should still have but that no store has, with two more sums
+    (`judge.queues.passages.unstored`)."""
 
     def add(self, other: "Tally") -> None:
         for whose, passage in other.passed.items():

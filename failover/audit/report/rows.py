@@ -234,7 +234,7 @@ def _open_ended(role: str, client: Client) -> str:
 
 
 def exceptions(tally: Tally, case: Case) -> tuple[str, ...]:
-    """The exceptions. The one about the most deliveries comes first."""
+    """The exceptions. The exception about the highest number of deliveries comes first."""
     left: dict[tuple[str, str], Missed] = {}
     for (_, subscriber, home), missed in tally.without.items():
         left[subscriber, home] = missed.and_(left.get((subscriber, home)))

@@ -28,10 +28,10 @@ LARGEST: Final = 1 << 16
 TURN: Final = 64
 """The number of packets that a wire reads from one end before it lets other tasks run."""
 UNDER_WAY: Final = 10_000
-"""The most packets that a slow wire holds in each direction. Further packets are lost."""
+"""The highest number of packets that a slow wire holds in each direction. Further packets are lost."""
 WAITING_S: Final = 0.5
 CONNECTIONS: Final = 1000
-"""The most connections that a wire remembers, so that it can reset them."""
+"""The highest number of connections that a wire remembers, so that it can reset them."""
 
 
 class Wire:

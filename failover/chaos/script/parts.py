@@ -15,7 +15,7 @@ from router.mesh.topology_parts import MOST_MESSAGE
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 MOST_CLIENTS = 100
-"""The most clients in one group. Each client is a process."""
+"""The highest number of clients in one group. Each client is a process."""
 
 
 AWAY = Span(0.5, 2.0)

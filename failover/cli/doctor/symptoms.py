@@ -190,7 +190,8 @@ def taken(topology: Topology, routers: Collection[str]) -> dict[str, str]:
 
 
 def held(topology: Topology) -> dict[str, Path]:
-    """For each listener of a router of this mesh that already runs here, the run directory in which it runs."""
+    """The listeners of routers of this mesh that already run on this machine. Each has the run directory of its
+    router."""
     found = {}
     for directory in running_meshes():
         record, running = directory.read(), directory.running()

@@ -20,7 +20,7 @@ status and no role."""
 AWAY: Final = ("orphan", "suspended")
 """The statuses of a link that has no client at present."""
 MOST_NAMED: Final = 10
-"""The most links that an error names."""
+"""The highest number of links that an error names."""
 
 Row = dict[str, Any]
 

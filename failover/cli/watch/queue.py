@@ -39,7 +39,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 MOST: Final = 10**12 - 1
 """The highest number that a setting of a queue can have."""
 MOST_SHOWN: Final = 10_000
-"""The most messages that `peek` shows at once."""
+"""The highest number of messages that `peek` shows at once."""
 MOST_POSITION: Final = 2**63 - 1
 IN_MS: Final[Mapping[str, str]] = {
     "--ttl": "ttl_ms",

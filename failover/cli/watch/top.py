@@ -29,7 +29,7 @@ counted here."""
 QUEUE_HEADINGS: Final = 5
 """The number of lines around the table of queues."""
 MOST_LINKS: Final = 40
-"""The most links in a table that is printed only once, so that it need not fit on a screen."""
+"""The highest number of links in a table that is printed only once, so that it need not fit on a screen."""
 
 
 @click.command()

@@ -13,8 +13,9 @@ from router.amqp.format.errors import DECODE_ERROR, RESOURCE_LIMIT, AmqpError
 
 MAX_DEPTH: Final = 32
 MOST_EMPTY: Final = 4096
-"""The most surplus elements of all arrays of one value. An array of nulls has a *surplus* of elements if it has more
-elements than bytes, because a null element takes no byte. AMQP itself allows billions of nulls in ten bytes."""
+"""The highest number of surplus elements of all arrays of one value. An array of nulls has a *surplus* of elements if
+it has more elements than bytes, because a null element takes no byte. AMQP itself allows billions of nulls in ten
+bytes."""
 
 TOO_MANY: Final = "a list or an array claims more elements than it has bytes"
 

@@ -62,7 +62,7 @@ _ONE_SECTION: Final = b"\x00\x53\x75\xb0"
 _TTL: Final = 2
 _FIRST_ACQUIRER: Final = 3
 _DELIVERY_COUNT: Final = 4
-# The most bytes of a section's descriptor, with the byte 0 before it.
+# The highest number of bytes of a section's descriptor, with the byte 0 before it.
 _LONGEST_CODE: Final = 64
 
 

@@ -158,11 +158,12 @@ class Bounds:
     """The limits of one connection of a peer."""
 
     sessions: int = 512
-    """The most sessions, including ended sessions that are not freed yet. At most 255 can be open at once."""
+    """The highest number of sessions, including ended sessions that are not freed yet. At most 255 can be open at
+    once."""
     links: int = 4096
-    """The most links, including ended links that are not freed yet."""
+    """The highest number of links, including ended links that are not freed yet."""
     unsettled: int = 2**32
-    """The most entries of the unsettled map of an attach."""
+    """The highest number of entries of the unsettled map of an attach."""
     opening: float | None = None
     """The peer has this many seconds for SASL and open; None: as long as the idle timeout."""
 

@@ -58,8 +58,8 @@ class BodyReader:
     )
 
     def __init__(self, max_frame: int, max_body: int, lanes: int) -> None:
-        """`max_frame`: bytes of the largest frame. `max_body`: the most bytes of incomplete bodies, of all lanes
-        together. `lanes`: the number of lanes."""
+        """`max_frame`: bytes of the largest frame. `max_body`: the highest number of bytes of incomplete bodies, of all
+        lanes together. `lanes`: the number of lanes."""
         self.are_let_in = False
         """Whether bodies are allowed. Before both ends are open, the peer must not send any."""
         self._max_frame = max_frame

@@ -30,16 +30,17 @@ from router.amqp.format.performative import (
 from router.amqp.frames.forms import UNSETTLED, name_of, place
 
 LARGE: Final = 1024
-"""The most bytes of a text of an error, of the info of an error, and of a delivery state other than rejected."""
+"""The highest number of bytes of a text of an error, of the info of an error, and of a delivery state other than
+rejected."""
 MOST_TOLD: Final = 64
-"""The most values in the info of an error, and in a delivery state other than rejected."""
+"""The highest number of values in the info of an error, and in a delivery state other than rejected."""
 MOST_VALUES: Final = {OPEN: 4096, BEGIN: 1024, ATTACH: 1024}
-"""Performative -> the most values in its fields. The unsettled map is not counted: it has its own limit and does not
-reach proton. An open names the routers that a client may go to (`router.plan.alternates`), with nine values for
-each."""
+"""Performative -> the highest number of values in its fields. The unsettled map is not counted: it has its own limit
+and does not reach proton. An open names the routers that a client may go to (`router.plan.alternates`), with nine
+values for each."""
 MOST_BYTES: Final = {BEGIN: 4096, ATTACH: 16 * 1024}
-"""Performative -> the most bytes of its fields. An open needs no limit here, because a connection has only one; it may
-have many sessions and links."""
+"""Performative -> the highest number of bytes of its fields. An open needs no limit here, because a connection has only
+one; it may have many sessions and links."""
 
 _DETAILS: Final = {
     DISPOSITION: place(DISPOSITION, "state"),

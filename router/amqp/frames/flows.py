@@ -175,8 +175,9 @@ class Flows:
 
 
 def _take_off(fields: list[bytes], start: int, amount: int, used: int) -> int:
-    """Move the start of a credit or a window to `used`, without a change of its end. The peer gives it as two fields:
-    the number from which it counts (`start`), and its size, which is at least 0 afterwards. Returns the end."""
+    """Move the start of a credit or a window to `used`, and keep its end. Two fields of the flow state the credit or
+    window: field `start` has the number at which it starts, and field `amount` has its size. If the new start is beyond
+    the end, the size becomes 0. Returns the end."""
     size = 0 if fields[amount] == NULL else _checked(fields[amount])
     left = ((0 if fields[start] == NULL else _checked(fields[start])) + size - used) % UINTS
     if left >= HALF > size:

@@ -73,7 +73,7 @@ from router.amqp.proton.link import Link
 
 NOTHING: Final = b""
 UNLIMITED: Final = 2**32 - 1
-# The most bytes that the fields `resume` and `aborted` add to a transfer.
+# The highest number of bytes that the fields `resume` and `aborted` add to a transfer.
 RESERVE: Final = 8
 
 _NAMES: Final = {DELIVERY_ID: "delivery-id", DELIVERY_TAG: "delivery-tag"}

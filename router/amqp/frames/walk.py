@@ -69,7 +69,7 @@ def _alike(begin: bytes, size: int, places: tuple[tuple[int, int], ...]) -> Row:
 
 
 MOST_ROWS: Final = 256
-# The most patterns that one input may compile, because a pattern costs as much as hundreds of frames.
+# The highest number of patterns that one input may compile, because a pattern costs as much as hundreds of frames.
 MOST_NEW: Final = 8
 # The latest patterns, at most MOST_ROWS.
 _rows: Final[dict[tuple[bytes, int, tuple[tuple[int, int], ...]], Row]] = {}
@@ -139,8 +139,8 @@ class Walk:
         self.fields = 255
         self.max_frame = max_frame
         self.settles = False
-        """Whether a receiver's disposition in this input has settled deliveries; its events may be unread. Then a
-        disposition that does not settle needs parsing."""
+        """Whether a receiver's disposition in this input has settled deliveries. If so, a disposition that does not
+        settle needs parsing, because the settlement has to be handled before it."""
         # The number of patterns that this input may still compile.
         self._new = 0
         self._told = told

@@ -42,7 +42,7 @@ from router.amqp.proton.library import (
 from router.amqp.proton.loops import LOOPS
 
 MOST_CREDIT: Final = 2**31 - 1
-"""The most credit of a link in proton, which takes credit as a signed number."""
+"""The highest credit of a link in proton, which takes credit as a signed number."""
 
 
 class DeliveryHost(Protocol):
@@ -112,7 +112,8 @@ class LinkDeliveries:
 
     @property
     def max_message(self) -> int:
-        """The most bytes of a message that we receive; 0: no limit. A larger one is rejected, and the link detached."""
+        """The highest number of bytes of a message that we receive; 0: no limit. A larger one is rejected, and the link
+        detached."""
         return self._max_message
 
     @max_message.setter

@@ -86,7 +86,7 @@ class Memory(threading.local):
 
 MEMORY: Final = Memory()
 
-# The most bytes of an error's description, so that it fits into small frames.
+# The highest number of bytes of an error's description, so that it fits into small frames.
 MOST_TOLD: Final = 1024
 
 _POLICY_NAMES: Final = {

@@ -139,9 +139,9 @@ class CompiledLoops(Loops):
     FEW: Final = 4
     """Smaller batches use the Python loop: without much load, most batches have one delivery."""
     MOST: Final = 4096
-    """The most events in one call."""
+    """The highest number of events in one call."""
     ROOM: Final = 2 * SCRATCH_SIZE
-    """The most bytes received in one call. This is at least `SCRATCH_SIZE` and the length of a tag."""
+    """The highest number of bytes received in one call. This is at least `SCRATCH_SIZE` and the length of a tag."""
     JOINED: Final = 4 << 10
     """The longest message, in bytes, that is copied to be sent together with others."""
     FUNCTIONS: Final = (

@@ -15,9 +15,10 @@ from router.amqp.proton.library import lib
 OFTEN: Final = 8
 # The number of events that a peer may cause beyond `OFTEN` for each delivery.
 AT_FIRST: Final = 10_000
-# The most events that proton makes before we handle them.
+# The highest number of events that proton makes before we handle them.
 AT_ONCE: Final = 100_000
-# The most bytes of an input that goes to proton without a check of the limit, because it cannot cause many events.
+# The highest number of bytes of an input that goes to proton without a check of the limit, because it cannot cause many
+# events.
 SHORT: Final = 512
 # The least bytes of a disposition frame.
 FRAME: Final = 23

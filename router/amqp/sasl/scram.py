@@ -26,13 +26,14 @@ at each PLAIN."""
 # RFC 7677, section 4, names this number as the least.
 LEAST_ITERATIONS: Final = 4096
 MOST_ITERATIONS: Final = 1_000_000
-"""The most iterations that the client computes, because the server is not authenticated yet. The client also refuses
-fewer than `LEAST_ITERATIONS`, because a false server could test guesses of the password against the client's answer."""
+"""The highest number of iterations that the client computes, because the server is not authenticated yet. The client
+also refuses fewer than `LEAST_ITERATIONS`, because a false server could test guesses of the password against the
+client's answer."""
 
 
 LONGEST: Final = 256
-"""The most characters of a name or password. They are limited because NFKC takes time that is quadratic in the number
-of marks on one letter."""
+"""The highest number of characters of a name or password. They are limited because NFKC takes time that is quadratic in
+the number of marks on one letter."""
 
 
 def prepared(text: str) -> bytes:

@@ -26,7 +26,7 @@ Simple = bool | int | float | str | None
 
 REMEMBERED: Final = 256
 SHORT: Final = 1024
-"""The most bytes of a cached section. The cache keeps `REMEMBERED` sections of each kind."""
+"""The highest number of bytes of a cached section. The cache keeps `REMEMBERED` sections of each kind."""
 MOST_PROPERTIES: Final = 1024
 """A message with more application properties counts as having none."""
 _MOST_FIELDS: Final = max(map(len, FIELDS.values()))

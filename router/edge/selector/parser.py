@@ -36,11 +36,12 @@ from router.edge.selector.tokens import END, NAME, NUMBER, SIGN, TEXT, WORD, Sel
 DEEPEST: Final = 32
 """The greatest depth of nested parentheses, NOT and signs."""
 MOST_TERMS: Final = 256
-"""The most numbers, texts, names and operations in one selector, because each costs a step per message."""
+"""The highest number of numbers, texts, names and operations in one selector, because each costs a step per message."""
 
 
 def parse(selector: str) -> tuple[Term, int]:
-    """Parse a selector. Returns its term, and the most steps that one evaluation takes. Raises SelectorError."""
+    """Parse a selector. Returns its term, and the highest number of steps that one evaluation takes. Raises
+    SelectorError."""
     parser = _Parser(tokens_of(selector))
     return parser.whole(), parser.steps
 

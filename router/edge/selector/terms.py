@@ -20,7 +20,8 @@ Value: TypeAlias = bool | int | float | str | None
 Term: TypeAlias = Callable[[Content], Value]
 
 LONGEST_LIKE: Final = 4096
-"""The most characters of a text to which a pattern is applied. If the text is longer, the result is unknown."""
+"""The highest number of characters of a text to which a pattern is applied. If the text is longer, the result is
+unknown."""
 
 COMPARED: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "=": operator.eq,

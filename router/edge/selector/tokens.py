@@ -12,9 +12,9 @@ WORDS: Final = frozenset(
     ("AND", "OR", "NOT", "IN", "BETWEEN", "LIKE", "ESCAPE", "IS", "NULL", "TRUE", "FALSE"),
 )
 LONGEST: Final = 4096
-"""The most characters of a selector."""
+"""The highest number of characters of a selector."""
 SHOWN: Final = 40
-"""The most characters of a token that an error shows."""
+"""The highest number of characters of a token that an error shows."""
 LARGEST: Final = 2**63
 """Whole numbers are below this, as in AMQP's long."""
 

@@ -34,7 +34,7 @@ from topic.queues.transactions.transactions import (
 CAPABILITIES: Final = ("amqp:local-transactions", "amqp:multi-txns-per-ssn", "amqp:multi-ssns-per-txn")
 """The capabilities of transactions that the router supports (AMQP 1.0 4.5.3)."""
 CREDIT: Final = 100
-"""The most declarations and discharges that a client may send at once."""
+"""The highest number of declarations and discharges that a client may send at once."""
 DECLARE: Final = (0x31, "amqp:declare:list")
 DISCHARGE: Final = (0x32, "amqp:discharge:list")
 CONDITIONS: Final[Mapping[TransactionEnd, str]] = {

@@ -24,7 +24,7 @@ from router.mesh.status import RouterView, contacts_of, unseen_by
 from router.text.fitting import Fitting
 from router.text.printable import printable
 
-# The most links in one table. Programs get all of them.
+# The highest number of links in one table. Programs get all of them.
 MOST_ROWS = 25
 
 _STYLES = {"ready": "green", "booting": "yellow", "no answer": "red", "stopped": "dim"}

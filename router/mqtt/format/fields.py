@@ -12,10 +12,10 @@ from attrs import frozen
 from router.mqtt.format.values import MqttError, PacketKind, Reason
 
 LONGEST: Final = 0xFFFF
-"""The most bytes of a text or of binary data."""
+"""The highest number of bytes of a text or of binary data."""
 MOST_PROPERTIES: Final = 60 * 1024
-"""The most bytes of all properties of one packet. AMQP encodes the length of a text in more bytes than MQTT. With this
-limit, the properties stay below 64 KiB when they are AMQP sections."""
+"""The highest number of bytes of all properties of one packet. AMQP encodes the length of a text in more bytes than
+MQTT. With this limit, the properties stay below 64 KiB when they are AMQP sections."""
 _MOST_DIGITS: Final = 4  # the most bytes of a number of variable length
 WILL: Final = 0
 """Stands for the properties of a will in the table of properties. In this table, a place is the number of a kind of

@@ -16,8 +16,8 @@ _DUP, _RETAIN = 0x08, 0x01
 MOST_IDENTIFIER: Final = (1 << 28) - 1
 """The highest subscription identifier."""
 MOST_FILTERS: Final = 1000
-"""The most topic filters of one SUBSCRIBE or UNSUBSCRIBE. The router begins or ends a link for each filter, and does
-this for all filters in one turn of the loop."""
+"""The highest number of topic filters of one SUBSCRIBE or UNSUBSCRIBE. The router begins or ends a link for each
+filter, and does this for all filters in one turn of the loop."""
 _CLEAN, _WILL, _WILL_RETAIN, _PASSWORD, _USER = 0x02, 0x04, 0x20, 0x40, 0x80
 
 

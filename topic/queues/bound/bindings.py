@@ -20,7 +20,7 @@ BINDING_KEY: Final = 12
 DEAD_LETTERS: Final = b"dead letters"
 """Stands in place of the key of a binding for dead letters. They have an ingress of their own (protocol 14.11)."""
 MOST_BINDINGS: Final = 100
-"""The most bindings of one set. This constant must be equal at all replicas."""
+"""The highest number of bindings of one set. This constant must be equal at all replicas."""
 BOUND: Final = Lifetime(timeout=1, policy=CONFIGURED.policy, durable=2)
 """The lifetime of the link of a binding. Such a link never expires or lapses, and routers store it on disk."""
 

@@ -15,7 +15,7 @@ from topic.queues.operations import Browse, MessagePage
 from topic.queues.sets import ReplicaSets
 
 AT_ONCE: Final = 8
-"""The most pages for which a router asks at the same time."""
+"""The highest number of pages for which a router asks at the same time."""
 LOOK_S: Final = 1.0
 """If a client has seen all messages of a queue, the router asks for new ones only after this many seconds, or later."""
 

@@ -26,7 +26,7 @@ from topic.queues.rows import PackedRows, Row
 from topic.raft.messages import PIECE
 
 MOST_KEY: Final = 512
-"""The most bytes of the key of a row."""
+"""The highest number of bytes of the key of a row."""
 RUN: Final = b"r"
 """The key of a row that stands for a run of positions ends with this byte."""
 _RUN_LENGTH: Final = len(about_key(0)) + len(RUN)

@@ -40,7 +40,8 @@ class Declarations:
         """Take the answer to a request. Yields the action for the client's end."""
         if number in self._asked:
             end, asked = self._asked.pop(number)
-            # A queue that no link holds is not this router's alone, and its set deletes it when it has no links.
+            # If the queue's settings name no link that holds it, its set deletes the queue when it has no links. So
+            # this router need not delete the queue.
             is_held = asked.settings.held_by is not None
             if is_held and isinstance(answer, Refused) and answer.reason is RefusedFor.NO_ANSWER:
                 self.follow(asked, now)

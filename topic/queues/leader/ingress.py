@@ -38,13 +38,13 @@ from topic.raft.life import SetLife
 CREDIT: Final = 1 << 30
 """The credit of an ingress, in deliveries. It is no real limit, because `UNDECIDED` limits the bytes."""
 UNDECIDED: Final = 1 << 20
-"""The most bytes of messages that wait for a majority. Homes keep all further messages."""
+"""The highest number of bytes of messages that wait for a majority. Homes keep all further messages."""
 UNDECIDED_BOUND: Final = 256 << 10
-"""The most bytes of one binding's messages that wait for a majority. This limit is lower than `UNDECIDED`, because a
-set may have many bindings."""
+"""The highest number of bytes of one binding's messages that wait for a majority. This limit is lower than `UNDECIDED`,
+because a set may have many bindings."""
 FULL: Final = 1 << 40
-"""The most bytes of a set's messages, in its queues and its outbox. A set that has reached it, or the limit in its
-topology, is full: homes keep all further messages."""
+"""The highest number of bytes of a set's messages, in its queues and its outbox. A set that has reached it, or the
+limit in its topology, is full: homes keep all further messages."""
 FULL_COUNT: Final = 1 << 22
 """The number of messages, in queues and outbox, with which a set is full. Each of them takes some memory at each
 replica, even if its body is only on the disk."""
@@ -54,7 +54,8 @@ from one full set to another and back."""
 FULL_COUNT_OF_LETTERS: Final = 1 << 16
 """The number of dead letters that a full set still takes, for the same reason as `FULL_OF_LETTERS`."""
 TERM_BITS: Final = 24
-"""The bits of a clock that count attaches: within one term, a link can be attached 2^24 times."""
+"""The number of low bits of a clock that count the attaches of a link within one term. So a link can be attached 2^24
+times in a term."""
 
 
 def term_clock(life: SetLife, term: int, count: int) -> int:

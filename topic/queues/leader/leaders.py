@@ -46,13 +46,13 @@ PAUSE_MS: Final = 100
 SLOW_S: Final = 1.0
 """The seconds after which a read is slow: the leader then checks whether its disk hangs."""
 MOST_SWEPT: Final = 1000
-"""The most temporary queues that the leader deletes at once."""
+"""The highest number of temporary queues that the leader deletes in one step."""
 MOST_RESTING: Final = 65_536
-"""The most messages of a set that may rest after a failure. Further messages come again at once."""
+"""The highest number of messages of a set that may rest after a failure. Further messages come again at once."""
 WATCH_S: Final = 1.0
 """The seconds after which the leader again finds out at which routers the consumers are, if it moves with them."""
 MOST_AHEAD: Final = 4 << 20
-"""The most bytes of bodies that the ends of a set may have read ahead of their publication."""
+"""The highest number of bytes of bodies that the ends of a set may have read ahead of their publication."""
 PATIENCE_S: Final = 0.005
 """The seconds for which a proposal may wait for the next entry of the set, if no client waits for it."""
 

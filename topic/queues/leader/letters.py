@@ -32,9 +32,9 @@ from topic.queues.proposals import Posted, Settled
 from topic.raft.life import SetLife
 
 MOST_OPEN: Final = 100
-"""The most unsettled deliveries of dead letters to one address."""
+"""The highest number of unsettled deliveries of dead letters to one address."""
 MOST_BYTES: Final = 256 << 10
-"""The most bytes of unsettled deliveries to one address. A single message may be larger."""
+"""The highest number of bytes of unsettled deliveries to one address. A single message may be larger."""
 PAUSE_S: Final = 5
 """The seconds after which a message that its address has not taken is published again. The time doubles with each
 further failure."""

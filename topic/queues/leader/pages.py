@@ -15,9 +15,9 @@ from topic.queues.operations import Browse, MessagePage, Refused, RefusedFor
 from topic.queues.state import SetState
 
 PAGE_BYTES: Final = 128 << 10
-"""The most bytes of a page's messages. A single message may be larger."""
+"""The highest number of bytes of a page's messages. A single message may be larger."""
 PAGE_MESSAGES: Final = 1000
-"""The most messages in a page."""
+"""The highest number of messages in a page."""
 
 Asked = tuple[str, int, Browse]
 """A request for a page: the router that asks, the number of the request at that router, and the request itself."""

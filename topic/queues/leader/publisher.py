@@ -48,7 +48,7 @@ class Proposed:
 
 
 AT_ONCE: Final = 1000
-"""The most messages whose bodies one read fetches."""
+"""The highest number of messages whose bodies one read fetches."""
 AHEAD: Final = 256 << 10
 """The approximate number of bytes of bodies in one read."""
 Wanted = list[tuple[Proposal, Proposed]]
@@ -141,8 +141,8 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
         raise NotImplementedError
 
     def _read_bodies(self, positions: Iterable[int], most: int) -> None:
-        """Start a read of the bodies at these positions that were not read yet. `most`: the most bytes of bodies,
-        including bodies that were read before."""
+        """Start a read of the bodies at these positions that were not read yet. `most`: the highest number of bytes of
+        bodies, including bodies that were read before."""
         if self._is_reading:
             return
         rows, size, lacking = self._rows, 0, list[int]()
@@ -179,8 +179,8 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
         raise NotImplementedError
 
     def _was_proposed(self, *, is_due: bool) -> None:
-        """Everything that `_wanted` returned has been proposed. `is_due`: including the proposals that may wait for
-        another entry."""
+        """Called when all proposals that `_wanted` returned have been made. `is_due`: these include the proposals that
+        may wait for another entry."""
         raise NotImplementedError
 
     def _waiting(self) -> Iterable[list[Record]]:

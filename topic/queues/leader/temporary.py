@@ -20,7 +20,8 @@ LOOK_S: Final = 1.0
 AWAY_S: Final = 60.0
 """The seconds out of contact after which the links of a router count as gone."""
 LINGER_S: Final = 1.0
-"""The seconds that a queue stays without a link. In this time a link may come whose router has declared the queue."""
+"""The seconds for which a queue without links stays, although it is deleted when it has none. The queue may be new, and
+the first link may not have attached yet."""
 
 
 class TemporaryQueues:
@@ -34,7 +35,8 @@ class TemporaryQueues:
         """For each incarnation of a router that is named in the settings of a queue and is out of contact: the time at
         which the leader first found it so."""
         self._unlinked: dict[QueueId, float] = {}
-        """Maps each queue that its links keep, and that has none, to the time at which the leader first found that."""
+        """Maps each queue that exists only while it has links, and that has none now, to the time at which the leader
+        first found it without a link."""
         self._published: set[str] = set()
         """The addresses that had a publisher at the last check; empty if no queue is deleted when it has no links."""
 

@@ -18,11 +18,11 @@ from topic.queues.rows import StateRows
 TRANSACTIONS: Final = b"t"
 """The first byte of the keys of the rows of routers that have asked for transactions. The router's name follows."""
 MOST_UNANSWERED: Final = 100
-"""The most transactions of one router on one set that have no answer yet. This constant must be equal at all
-replicas."""
+"""The highest number of transactions of one router on one set that have no answer yet. This constant must be equal at
+all replicas."""
 COMMITTED: Final = ""
 MOST_WHY: Final = 200
-"""The most characters of the reason for which a transaction is rolled back."""
+"""The highest number of characters of the reason for which a transaction is rolled back."""
 
 
 @attrs.frozen(slots=True)

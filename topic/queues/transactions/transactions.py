@@ -29,9 +29,9 @@ from topic.queues.sets import ReplicaSets
 from topic.queues.transactions.decided import MOST_UNANSWERED
 
 MOST_OPEN: Final = 256
-"""The most open transactions of one connection."""
+"""The highest number of open transactions of one connection."""
 MOST_PARTS: Final = 10_000
-"""The most messages and outcomes in one transaction."""
+"""The highest number of messages and outcomes in one transaction."""
 NAME_BYTES: Final = 12
 """The number of bytes of the name of a transaction. A delivery state with a name of this length is longer than the
 states that the tap does not parse (`router.amqp.frames.walk`)."""
@@ -65,7 +65,7 @@ class Transaction:
     posts: dict[str, list[bytes]] = attrs.Factory(dict)
     """For each queue, by name, the messages for it, in order."""
     retired: dict[Any, "Retired"] = attrs.Factory(dict)
-    """For each delivery of which the transaction has the outcome, this outcome."""
+    """The outcomes that are part of the transaction, each by its delivery."""
     count: int = 0
     """The number of messages in `posts`."""
     size: int = 0
@@ -105,7 +105,7 @@ class Transactions:
     """The transactions of one router. Callers have to call `flush` after each call of another method."""
 
     def __init__(self, router: str, incarnation: int, sets: ReplicaSets, most_bytes: int) -> None:
-        """`most_bytes`: the most bytes of the messages of one transaction."""
+        """`most_bytes`: the highest number of bytes of the messages of one transaction."""
         self._router = router
         self._incarnation = incarnation
         self._sets = sets

@@ -91,18 +91,19 @@ class QueueVerdicts:
 
     messages: Messages
     accepted: Violating
-    """The violations by deliveries. There is one flag for each delivery."""
+    """The violations about deliveries. For each kind of violation, an array has one flag for each delivery."""
     unknown: Flags
     """Flags the deliveries for which it is unknown whether a queue got them."""
     violations: Violating
-    """The violations by messages. There is one flag for each message."""
+    """The violations about messages of queues. For each kind of violation, an array has one flag for each message."""
     repeated: Mapping[str, Flags]
     """For each reason in `kinds.REPEATED`, flags of the pairs (a delivery and an ingress) whose message was enqueued
     more than once for this reason."""
     passed: Mapping[tuple[str, str], Passage]
     """For each log and set, the messages that came into the set's queues and left them."""
     unstored: Counter[tuple[str, str]]
-    """The sums of the messages that were enqueued and that no store has (`passages.unstored`)."""
+    """For each set, the number of messages that queues should still have but that no store has, with two more sums
+    (`passages.unstored`)."""
 
     def counts(self) -> Counter[tuple[str, str]]:
         """For the address of each queue's egress and each name of a count, the number of messages. The counts are
