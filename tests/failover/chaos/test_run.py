@@ -247,6 +247,21 @@ async def test_disks_of_replica_sets_are_full_and_lose_power(tmp_path: Path) -> 
     assert audit([str(tmp_path / "run")]).verdict is Verdict.HOLDS
 
 
+async def test_queues_in_memory_outlive_the_power_of_one_machine(tmp_path: Path) -> None:
+    """Its router has lost all of its sets, and gets each accepted message from the other two."""
+    ending, record, told = await played(
+        tmp_path,
+        "power-cut: {leader-of: queue/orders}, at: 1s, for: 300ms",
+        topology="queues-memory",
+        duration="4s",
+        address="queue/orders",
+    )
+    assert ending.clean and ending.counts["sent"] == ending.counts["accepted"], ending
+    [[victim]] = (fault["targets"] for fault in record["faults"])
+    assert f"power-cut {victim}: its store of replica sets has lost what was not on the disk" in told
+    assert audit([str(tmp_path / "run")]).verdict is Verdict.HOLDS
+
+
 async def test_a_set_without_a_leader_ends_the_run_with_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
