@@ -5,12 +5,18 @@ measures another queue of the set: first alone, then while router d gets a copy 
 at random moments, for longer than its contacts last, and once the leader is killed. In the end, all replicas have
 applied the same, and no store was set aside.
 
-The last line is the verdict. The exit status is 1 if the copy did not end, if a store was set aside, or if the longest
-wait was more than 100 ms longer than without the copy. A signal that ends the bench ends its routers, too.
+A copy takes each message once: of the messages that were there when router d was added, and of those that came until
+d was a voter. The bench counts the messages in all pieces that d has stored, also in pieces that d has dropped. A piece
+that is on its way at a cut is sent again; it does not count.
+
+The last line is the verdict. The exit status is 1 if the copy did not end, if a store was set aside, if d was sent more
+messages than there were, or if the longest wait was more than 100 ms longer than without the copy. A signal that ends
+the bench ends its routers, too.
 """
 
 import argparse
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -37,6 +43,8 @@ PAUSE_S: Final = 3.0
 """Seconds of a pause: the other routers lose their contacts."""
 FILLED_S: Final = 300
 """The most seconds until the queue is full."""
+COPIED: Final = re.compile(r"a copy of the leader's state (?:has come|are dropped): (\d+) messages in (\d+) bytes")
+"""What a router logs about pieces: how many messages they have, and how many bytes."""
 MOST_MS: Final = 100
 """The longest wait may be longer by so many milliseconds than without the copy."""
 
@@ -119,7 +127,7 @@ async def measured(mesh: RunningMesh, asked: argparse.Namespace) -> None:
         nursery.start_soon(turned_over, publisher, consumer, rate)
         if not cuts:
             longest.append(await probe(mesh, "without", probed, seconds))
-        came = len(publisher.accepted)
+        came, there = len(publisher.accepted), len(publisher.accepted) - len(consumer.received)
         await add(mesh)
         async with trio.open_nursery() as both:
             both.start_soon(copied, mesh, asked.within)
@@ -127,7 +135,7 @@ async def measured(mesh: RunningMesh, asked: argparse.Namespace) -> None:
                 await cut(mesh, cuts, drawn)
             else:
                 longest.append(await probe(mesh, "with   ", probed, seconds))
-        print(f"{len(publisher.accepted) - came:,} came during the copy", flush=True)
+        came = len(publisher.accepted) - came
         print(f"{len(publisher.accepted):,} came, {len(consumer.received):,} left", flush=True)
         nursery.cancel_scope.cancel()
 
@@ -140,9 +148,14 @@ async def measured(mesh: RunningMesh, asked: argparse.Namespace) -> None:
     except trio.TooSlowError:
         sys.exit("FAILED: the replicas have not applied the same after 60 s")
     print(f"all replicas are equal: {memory(mesh)}", flush=True)
-    print("\n".join(line for name in "abcd" for line in mesh.log(name).splitlines() if "a copy of the leader" in line))
+    print("\n".join(line for name in "abcd" for line in mesh.log(name).splitlines() if COPIED.search(line)))
+    sent = sum(int(count) for count, _ in COPIED.findall(mesh.log("d")))
+    share = f"{there:,} were there when d was added, and {came:,} came during the copy"
+    print(f"d was sent {sent:,} messages in pieces: {share}", flush=True)
     if aside := [name for name in "abcd" if "set aside" in mesh.log(name)]:
         sys.exit(f"FAILED: a store was set aside at router {', '.join(aside)}")
+    if sent > there + came:
+        sys.exit(f"FAILED: d was sent {sent:,} messages, expected {there + came:,} at most")
     if longest and longest[1] > longest[0] + MOST_MS:
         sys.exit(f"FAILED: the longest wait grew by {longest[1] - longest[0]:.0f} ms, expected {MOST_MS} at most")
     print("passed", flush=True)

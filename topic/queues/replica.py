@@ -372,9 +372,16 @@ class SetReplica:
         self.out.append(self._writes[-1])
         for piece in persist.pieces:
             if not piece.place:
-                self._received = SnapshotRows()
+                self._drop_received()
             if piece.index:
                 self._received.add(piece.index, piece.data)
+
+    def _drop_received(self) -> None:
+        """Drop the pieces of a leader's snapshot that have come so far."""
+        if self._received.size:
+            what = f"the pieces of a copy of the leader's state are dropped: {self._received.came}"
+            self.out.append(SetNote(f"set {self.plan.name}: {what}"))
+        self._received = SnapshotRows()
 
     # The methods from here on are about the state of the set.
 

@@ -16,6 +16,7 @@ from tests.topic.queues.bench import SET, STEP_S, QueueBench, with_patches
 from tests.topic.queues.test_egress import plain
 from tests.topic.queues.test_ingress import publisher
 from tests.topic.raft.mutants import Broken, must_notice
+from topic.actions import Note
 from topic.queues.copying.pieces import Section, SnapshotRows, section_of
 from topic.queues.replica import KEPT, SetReplica
 from topic.raft.leadership import Leadership
@@ -213,6 +214,24 @@ def test_a_copy_goes_on_at_the_next_leader() -> None:
         joined(bench)
 
     assert copied(run) <= 24 + 12 + 1
+
+
+def test_pieces_that_are_dropped_are_told() -> None:
+    """The next leader has an earlier snapshot, so the copy begins anew."""
+    bench, pen = full(24)
+    for router in "bc":
+        bench.sets(router)._replicas[SET]._compact = lambda: False  # type: ignore[method-assign]
+    joining(bench, 9)
+    for number in range(12):
+        pen.send(b"and %d" % number + LARGE)
+    bench.at("d").write()
+    bench.flow()
+    bench.stop("a")
+    bench.wait(3, "b", "c", "d")
+    joined(bench)
+    told = [action.text for action in bench.actions["d"] if isinstance(action, Note)]
+    dropped, came = [one for one in told if "a copy of" in one]
+    assert "dropped: 11 messages" in dropped and "has come: 18 messages" in came
 
 
 def test_a_copy_ends_although_its_leader_makes_further_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
