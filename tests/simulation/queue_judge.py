@@ -614,8 +614,7 @@ class QueueApplications:
         """
         consumer = self._queues.consumers[name]
         is_loose = self._queues.rules[consumer.queue].messages[text].is_loose
-        is_back = said in GIVEN_BACK and state in GIVEN_BACK  # routers keep that it was given back, not how
-        done = said == state or is_back or consumer.is_in_doubt or is_loose
+        done = said == state or consumer.is_in_doubt or is_loose
         self._judge.check(done, f"14 resume: {name} said {said} of {text.decode()}, and is told {state}")
 
     def seen(self, name: str, router: str, text: bytes, key: bytes, attempts: int, resumed: bool) -> None:

@@ -34,7 +34,7 @@ def resume(subscriber: LocalSubscriber, records: Mapping[bytes, Record]) -> dict
         record = records.get(key)
         if record is not None and record.state is not State.SETTLED and _has_part(subscriber, record):
             known = record.locals.get(subscriber, AWAITING_HOME)
-            agreed = state if state in FINAL else 0 if known in OPEN else int(known)
+            agreed = 0 if known in OPEN and state not in FINAL else state or int(known)
             subscriber.resuming[record] = agreed
             if agreed:
                 stated.append(record)

@@ -40,6 +40,7 @@ from topic.queues.operations import Delete, Done, Purge
 from topic.queues.proposals import DEQUEUE, ENQUEUE, RESERVE, SETTLED
 from topic.queues.replica import SetReplica
 from topic.queues.state import read_entry
+from topic.termini import attaches
 from topic.termini.changes import Changes
 from topic.termini.generations import Generations
 
@@ -482,6 +483,22 @@ def test_who_has_given_a_message_back_keeps_it_from_nobody(router: str, is_asked
     again.grant(1)
     bench.wait(1)
     assert bench.messages(bench.leader) == [] and again.map == {} and again.resumed == []
+
+
+@pytest.mark.parametrize("outcome", [RELEASED, MODIFIED])
+@pytest.mark.parametrize("router", ["a", "d"])
+def test_what_a_consumer_gave_back_is_resumed_with_its_own_outcome(router: str, outcome: DeliveryOutcome) -> None:
+    bench, _ = filled(b"1")
+    fussy = lasting(bench, router, credit=1)
+    [(record, _)] = fussy.handed
+    bench.hanging |= {*"abc"}
+    fussy.answer(outcome, b"1")
+    fussy.vanish()
+    again = lasting(bench, router, unsettled={record.key: outcome}, seen=fussy.end.epoch)
+    assert again.map == {record.key: outcome} and again.resumed == [(None, outcome, False)]
+    bench.hanging.clear()
+    bench.flow()
+    assert again.settled == [record] and again.delivered == [b"1"]
 
 
 def test_what_is_released_goes_to_another_as_often_as_it_takes() -> None:
@@ -1306,6 +1323,8 @@ BROKEN: list[Broken] = [
     (EgressKind, "place", "record.tag", "record.n", test_what_came_back_goes_before_what_waits_for_a_consumer),
     (EgressKind, "given_back", "failed=failed", "failed=False",
      partial(test_the_log_has_what_a_consumer_gives_back, "d", MODIFIED, True, 1)),
+    (attaches, "resume", "state or int(known)", "int(known)",
+     partial(test_what_a_consumer_gave_back_is_resumed_with_its_own_outcome, "d", MODIFIED)),
     (BalancedKind, "refused", "record.sum_up(None)", "pass", test_who_is_lost_on_its_way_with_a_message_has_failed),
     (Record, "hold", "former[3]", "0",
      partial(test_the_leader_dies_before_it_has_heard_that_a_consumer_failed, "d", lasting)),

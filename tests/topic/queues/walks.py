@@ -58,7 +58,8 @@ LEADER_S = 10
 BOUND_S = 30
 """Seconds after that within which all deliveries have to be done."""
 FORGOTTEN_S = 350
-"""The same bound if a publisher does not come back: its keys stay placeholders for this time (protocol 6.10)."""
+"""The same bound if a publisher does not come back, or if all routers may have forgotten a publisher of dead letters:
+its keys stay placeholders for this time (protocol 6.10, 14.11)."""
 TRIED_S = 11
 """Seconds after which no request is retried any more."""
 OTHER = "queue/2"
@@ -91,6 +92,8 @@ class Walk(WalkBench):
         self.trace: list[str] = []
         self.is_over = False
         """Publishers send nothing new, and nothing fails."""
+        self._stopped: set[str] = set()
+        """The routers that were stopped at least once."""
         self.links: list[Link] = []
         self.publishers: list[Publisher] = []
         self.consumers: list[Consumer] = []
@@ -221,6 +224,8 @@ class Walk(WalkBench):
                 client.seen_at = self.now
             elif self.now - client.seen_at >= 0.9 * client.lifetime.timeout:
                 client.may_be_over = True
+                if isinstance(client, Consumer):
+                    self.judge.loosen(client.in_doubt)
             if not (is_seen or client.is_lasting):
                 self._doubt(client)
         self._look()
@@ -325,6 +330,7 @@ class Walk(WalkBench):
 
     def stop(self, name: str) -> None:
         self.note(f"{name} stops")
+        self._stopped.add(name)
         station = self.at(name)
         super().stop(name)
         for link in self.links:
@@ -451,6 +457,7 @@ class Walk(WalkBench):
                     consumer.lose()
         self._until(self._in_doubt, BOUND_S if self.dead_letter != DEAD_TOPIC else BOUND_S + LONGEST_PAUSE_S)
         is_whole = not any(publisher.is_gone for publisher in self.publishers)
+        is_whole &= not (self.dead_letter and self._stopped == {*ROUTERS})
         self._until(self._left, BOUND_S if is_whole else FORGOTTEN_S)
 
     def _part_with(self, client: Client) -> None:

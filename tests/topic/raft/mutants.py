@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from inspect import signature
+from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
@@ -1197,7 +1198,7 @@ SCENARIOS = {
 SEARCHES = {scope.name: Search(scope).run for scope in QUICK + LONG}
 
 
-Broken = tuple[type, str, str, str, Callable[[], None]]
+Broken = tuple[type | ModuleType, str, str, str, Callable[[], None]]
 """A rule that a test breaks: the owner of the method, its name, a text of the method, the text that replaces it, and
 the scene that then fails."""
 
