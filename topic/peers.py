@@ -57,7 +57,8 @@ class Peers:
         self._generations = generations
         self.bodies = generations.bodies
         self._parts: dict[str, tuple[list[LinkEntry], list[LinkEntry]]] = {}
-        """For each contact, the parts of its section, and of the gossip with it, that have come so far."""
+        """Maps each contact to the parts of its section, and of the gossip that it sends with the section, as far as
+        they have come."""
 
     def contact(self, router: str) -> None:
         """A contact has begun, and this router's section is on its way to the other router."""

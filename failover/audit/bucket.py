@@ -60,8 +60,9 @@ class Judged:
     (`read.begun`)."""
 
     def order(self) -> Iterator[tuple[str, bytes]]:
-        """Yield an item for each publisher and subscriber: their names, and as packed bytes the places that give the
-        order of their deliveries in this bucket. `judge_joined` joins the bytes of all buckets and judges the order."""
+        """Yield the names of each publisher and subscriber, with packed bytes. The bytes have the places of the
+        publisher's deliveries to this subscriber, as far as the deliveries are in this bucket. `judge_joined` joins the
+        bytes of all buckets and judges the order."""
         return pack_order(self.found, self.verdicts.fates, self.pairs, self.verdicts.subscribers)
 
     def count(self) -> Tally:

@@ -16,10 +16,11 @@ EXPLAINED = {
     "doubled": ("unknown", "duplicated"),
     "overtaken": ("unknown", "out of order"),
 }
-"""For each count in a subscriber's account, the names under which the audit's report may explain it. A name is a count
-of a pair (a publisher and the subscriber), or a kind of violation."""
+"""Maps each count in a subscriber's account to the names under which the audit's report may explain the count. A name
+is a count of a pair (a publisher and the subscriber), or a kind of violation."""
 SHARED = {"missing": "processed by nobody", "doubled": "processed by several"}
-"""For each count in the account of a publisher at a balanced address, the kind of violation that explains it."""
+"""Maps each count in the account of a publisher at a balanced address to the kind of violation that explains the
+count."""
 WORDS = {"missing": "are missing", "doubled": "came more than once", "overtaken": "came out of order"}
 
 

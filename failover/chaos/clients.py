@@ -177,7 +177,7 @@ class RunningClients:
 
     @property
     def routers_of_clients(self) -> dict[str, str]:
-        """For each client, the router to which it is attached, or was attached last."""
+        """Maps each client to the router to which it is attached, or was attached last."""
         return {name: member.router for name, member in self.members.items() if member.router is not None}
 
     def total(self, what: str) -> int:

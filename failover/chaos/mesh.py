@@ -71,7 +71,7 @@ class ChaosMesh:
 
     @property
     def addresses(self) -> dict[str, Address]:
-        """For each router, the address to which its clients connect."""
+        """Maps each router to the address to which its clients connect."""
         return {name: router.amqp for name, router in self.topology.routers.items()}
 
     def routers_in_state(self, *lives: Life) -> list[str]:

@@ -63,7 +63,7 @@ class RunRecord:
 
     @property
     def totals(self) -> Counter[str]:
-        """For each count, the sum over all clients."""
+        """The sum of each count over all clients."""
         total = Counter[str]()
         for account in self._data["clients"].values():
             total.update({what: count for what, count in account.items() if what != "role"})

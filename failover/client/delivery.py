@@ -29,7 +29,8 @@ class Delivery:
         self.description = ""
         # The number by which the engine knows this delivery on the attached link, while it is unsettled there.
         self.handle: EngineHandle = None
-        # The link that transferred this delivery. None after the subscriber has given the delivery's credit again.
+        # The link that transferred this delivery. None once the subscriber has counted the answer to the delivery as
+        # credit to grant again.
         self.link: Link | None = None
         self._answer = answer
 

@@ -8,7 +8,7 @@ If a router answers the attach with a null map, it knows none of these deliverie
 too, and the router may send their messages again (*at least once*). In settle mode first, this holds after each lost
 connection.
 
-The subscriber gives credit again for answered deliveries, not for settled ones: a settlement waits for other
+The subscriber grants new credit when a delivery is answered, not when it is settled: a settlement waits for other
 subscribers, and these could wait for this subscriber.
 """
 
@@ -60,7 +60,7 @@ class Subscriber(Endpoint):
         *,
         container: str,
         link: str,
-        credit: int = 100,  # the most deliveries that have come and are not answered
+        credit: int = 100,  # the highest number of deliveries that have come and are not answered
         settle: Literal["first", "second"] = "second",
         # A selector. Messages that do not match it do not come (docs/clients.md).
         filter: str | None = None,
@@ -71,7 +71,7 @@ class Subscriber(Endpoint):
             raise ValueError(f"credit: expected at least 1, found {credit}")
         self._answers = self._answer  # the method `_answer`, bound once for all deliveries
         self._credit = credit
-        self._owed = 0  # the credit that the subscriber still has to give again
+        self._owed = 0  # the credit that the subscriber has yet to grant again
         self._settle = settle
         self._filters = {"selector": Described(SELECTOR, filter)} if filter is not None else None
         self._waiting: deque[Delivery] = deque()  # the deliveries that have come and that the user has not taken yet
@@ -329,7 +329,8 @@ class Subscriber(Endpoint):
             self._link.connection.wake()
 
     def _state(self, delivery: Delivery) -> None:
-        """Send the answer on the link that transferred the delivery, and give the credit of the delivery again."""
+        """Send the answer on the link that transferred the delivery, and grant new credit in place of the credit that
+        the delivery has used."""
         link, handle, first = delivery.link, delivery.handle, self._settle == "first"
         assert link is not None
         if handle is not None:

@@ -116,7 +116,7 @@ class Connection(DrivenConnection):
         self._released = False
         self._at_eof = False
         self._sasl: SaslLayer = sasl or (SaslServer() if server else SaslClient())
-        # Engine only: deliveries that we have settled and proton has not freed.
+        # Only the engine uses this attribute: the deliveries that we have settled and proton has not freed.
         self.settling: set[Handle] = set()
         self._engine = Engine(container, server, hostname, properties, max_frame, idle_timeout, offers)
         # The engine alone uses the attributes from here on.

@@ -58,8 +58,8 @@ class Endpoints:
 
     def is_behind(self, note: Note) -> bool:
         """Whether the caller must take proton's output before it gives proton this frame. Before a begin or attach,
-        proton has to free our old channel or handle (`_frees`). Before an end, proton has to write our begin: after the
-        end, proton does not know any more to which begin of the peer our begin is the answer.
+        proton has to free our old channel or handle (`_frees`). Before an end, proton has to write our begin, because
+        proton forgets with the end which begin of the peer our begin answers.
         """
         if isinstance(note, EndFrame):
             return self.begun > 0

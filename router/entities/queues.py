@@ -131,8 +131,8 @@ def _series(name: str, type_: Type) -> Metric:
 
 
 def _deepest(at: ObservedRouter) -> Iterable[Queue]:
-    """The `MOST_SHOWN` queues with the most messages, in this order. If there are fewer queues with messages, some
-    without messages follow."""
+    """The `MOST_SHOWN` queues with the highest numbers of messages, the deepest first. If there are fewer queues with
+    messages, some without messages follow."""
     states = [at.node.sets.state(name) for name in at.node.led] if at.node.sets is not None else []
     filled = [(-count, id_.index, id_, state) for state in states for id_, count in state.messages.counts()]
     for *_, id_, state in nsmallest(MOST_SHOWN, filled, key=itemgetter(0, 1)):

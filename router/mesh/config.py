@@ -67,10 +67,10 @@ class AddressRule:
     prefix: str
     kind: str = TOPIC
     retry_after: float | None = None
-    """For how many seconds a delivery rests that a subscriber has given back (protocol 12.11). None: it does not
-    rest."""
+    """For how many seconds a delivery rests after a subscriber has given it back (protocol 12.11). None: the delivery
+    does not rest."""
     retry_factor: int | None = None
-    """How many times longer it rests after each further return. None: equally long."""
+    """The factor by which the rest grows with each further return. None: the rest stays the same."""
     retry_most: float | None = None
     """The longest rest, in seconds. None: a day."""
 

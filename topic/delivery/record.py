@@ -64,7 +64,7 @@ have; accepted records that gate subscribers until the publisher has read their 
 
 
 class Record:
-    """What this router knows about one delivery."""
+    """The knowledge of this router about one delivery."""
 
     _offer: Any  # not set until the home offers the record at another router
     _annotations: bytes  # set in few records only, to save memory
@@ -932,8 +932,8 @@ class HomeStream(Stream):
         self.reply: dict[bytes, int] | None = None
         """This router's unsettled map in its answer to the attach, keyed by tag; None for a null map."""
         self.expected: dict[bytes, bytes] = {}
-        """Maps key to tag: the deliveries that the publisher's map has in doubt, and that the publisher has not
-        transferred again on this attach."""
+        """The deliveries that the publisher's map has in doubt, and that the publisher has not transferred again on
+        this attach. Maps the key of each one to its tag."""
         # Whether the publisher's map was incomplete, so that deliveries which it lacks may be in doubt.
         self.incomplete = False
         self.settled_again: set[Record] = set()
@@ -979,7 +979,8 @@ class HomeStream(Stream):
         """Used for queues: the tag of the first message that the queue has yet to publish. Messages with later tags
         wait for it."""
         self.until: dict[Record, float] = {}  # the ends of the times to live of records that no subscriber can have yet
-        # For each router, how many bytes of the first withheld message this home has sent it ahead.
+        # Maps each router to the number of bytes of the first withheld message that this home has already sent to the
+        # router.
         self.ahead: dict[str, int] = {}
         self.gates: dict[bytes, Gate] = {}
 

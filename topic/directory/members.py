@@ -25,7 +25,7 @@ class Members:
         """The version of this router's section that each router has acknowledged; -1 from the beginning of a contact
         until the first acknowledgement in it."""
         self._told: dict[str, Epoch] = {router: Epoch(0, router, incarnation)}
-        """For each contact, the epoch up to which the contact has announced its attaches. A router announces its
+        """Maps each contact to the epoch up to which the contact has announced its attaches. A router announces its
         attaches in the order of their epochs. The entry of this router itself has the epoch of the latest attach in its
         section."""
         self.untold: dict[bytes, int] = {}

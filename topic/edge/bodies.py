@@ -14,7 +14,8 @@ class Bodies:
         """`largest`: the highest number of bytes that a message may have."""
         self._largest = largest
         self.come: dict[bytes, tuple[str, bytes, bytearray]] = {}
-        """For each publisher: its home, the key of the delivery, and the part of the message that has come so far."""
+        """Maps each publisher to three values: the publisher's home, the key of the delivery, and the part of the
+        message that has come so far."""
 
     def add(self, home: str, publisher: bytes, key: bytes, at: int, piece: bytes) -> None:
         """Add a piece. `at`: the offset of its first byte in the message. An empty piece means that the home has

@@ -91,8 +91,8 @@ def _cost(wants: Wants) -> int:
 
 
 def wanted(records: Sequence[Record], filters: Iterable[Wants | None]) -> dict[Wants | None, list[Record]]:
-    """For each of these filters, the records that it lets pass, in order. All records have one publisher. None stands
-    for no filter, and is left out of the result."""
+    """Returns a map from each of these filters to the records that the filter lets pass, in order. All records have one
+    publisher. None stands for no filter, and is left out of the result."""
     found: dict[Wants | None, list[Record]] = {each: [] for each in filters if each is not None}
     asked: list[tuple[Filter, list[Record]]] = []
     for each, through in found.items():

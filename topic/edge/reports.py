@@ -25,16 +25,16 @@ class Reports:
         """`lapsed`: the names of lapsed subscribers. No home awaits them."""
         self.outlet = outlet
         self.passed: dict[Stream, deque[Record]] = {}
-        """For each stream, in order, records that no local subscriber's filter lets pass. Their report waits for a
-        short time while other records of the stream have no outcome, so that one report can cover whole ranges."""
+        """Maps each stream to the records that no local subscriber's filter lets pass, in order. Their report waits for
+        a short time while other records of the stream have no outcome, so that one report can cover whole ranges."""
         self.due = inf
         self.unjoined: dict[str, set[bytes]] = {}
-        """For each home in contact, the local subscribers that the home has yet to join in this contact."""
+        """Maps each home in contact to the local subscribers that the home has yet to join in this contact."""
         self.unreported: dict[str, list[Record]] = {}
-        """For each home, the finished records whose report is delayed."""
+        """Maps each home to the finished records whose report is delayed."""
         self._unproven: dict[bytes, dict[bytes, None]] = {}
-        """For each publisher, the local subscribers whose backlog its home has delayed. The home may still forward
-        older deliveries of the publisher to them."""
+        """Maps each publisher to the local subscribers whose backlog the publisher's home has delayed. The home may
+        still forward older deliveries of the publisher to them."""
         self._subscribers = subscribers
         self._lapsed = lapsed
 

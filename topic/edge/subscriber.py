@@ -144,8 +144,8 @@ class LocalSubscriber:
         self.claims: set[bytes] = set()
         """The keys in the map of the last attach. No other subscriber may have these deliveries (protocol 12.4)."""
         self.offered: dict[str, tuple[SubscriberRoom, SubscriberRoom]] = {}
-        """For each home, two numbers about its offers to this attach in the present contact: the room that the offers
-        so far have taken, and the room that all of them together may take."""
+        """Maps each home to two rooms, which count the home's offers to this attach in the present contact: the room
+        that the offers so far have taken, and the room that all offers together may take."""
         self.exempt: set[Record] = set()
         """The records that the map of this attach names. The filter does not apply to them."""
         self.resuming: dict[Record, int] = {}
@@ -165,7 +165,7 @@ class LocalSubscriber:
         outcome for it, the client has read these settlements."""
         self.confirmable = 0
         self.attempts: dict[Record, int] = {}
-        """For each record, how often the client has released or modified it."""
+        """Maps each record to the number of times that the client has released or modified it."""
         self.delivered = 0
         self.accepted = 0
 

@@ -87,9 +87,11 @@ class Balancing:
         """The deliveries of queues that a consumer may have had before this router booted. Until the home has booted,
         it asks the consumers for them."""
         self._claims: dict[str, dict[Record, None]] = {}
-        """For each router that has not sent its section yet, the records that the map of a subscriber there names."""
+        """Maps each router that has not sent its section yet to the records that a map of a subscriber at that router
+        names."""
         self._offers: dict[bytes, _Offers] = {}
-        """For each subscriber at another router that has announced its room, the offers of this home to it."""
+        """Maps the name of each subscriber at another router to the offers of this home to it, once that router has
+        announced the subscriber's room."""
         self.paths: Paths = _NoPaths()
         """Computes the paths to other routers. The node sets this to its link state."""
 

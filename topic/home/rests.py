@@ -47,7 +47,7 @@ class Rests:
         self._begun.clear()
 
     def ended(self, now: float) -> list[tuple[HomeStream, list[Record]]]:
-        """End all rests whose time is over. Returns the records that have rested, by stream."""
+        """End all rests whose time is over. Returns the records that have rested, grouped by stream."""
         if now < self.due:
             return []
         found: list[tuple[HomeStream, list[Record]]] = []

@@ -128,8 +128,8 @@ class SetView:
     """Only at the leader: for each learner that is to become a voter, since when this leader has been bringing it up to
     date."""
     away: Mapping[str, float]
-    """For each member that is out of contact with this router, since when. If the two were never in contact, this is
-    the start of this router."""
+    """Maps each member that is out of contact with this router to the time when the contact ended. If the two were
+    never in contact, this is the start of this router."""
     copied: Mapping[str, int]
     """Only at the leader: for each router that is a learner or is being sent the snapshot, about how many per cent of
     snapshot and log its disk has."""

@@ -124,12 +124,12 @@ class QueuedMessages:
         """The answers by delivery key. If the delivery came by a binding, the binding's key precedes the delivery
         key."""
         self._returns: dict[int, Returns] = {}
-        """For each message that has come back, by position, how often."""
+        """Maps the position of each message that has come back to the number of its returns."""
         self._annotated = 0
         """The sum of the bytes of all annotations in `_returns`."""
         self._purged: dict[QueueId, int] = {}
-        """For each purged queue, the position up to which it was purged. It is kept as long as the queue has a reserved
-        message up to there."""
+        """Maps each purged queue to the position up to which it was purged. The position is kept as long as the queue
+        has a reserved message up to it."""
         self.outbox = SetOutbox(rows)
         for key, value in rows.small:
             if key[:1] == KEY:
@@ -151,7 +151,7 @@ class QueuedMessages:
         filled = self._messages.queues if self.reserved.count else {}
         held = {queue: sum(map(self.reserved.has, rows)) for queue, rows in filled.items()}
         self._reserved = {queue: count for queue, count in held.items() if count}
-        """For each queue with reserved messages, how many it has."""
+        """Maps each queue with reserved messages to their number."""
         self.purges = 0
         """How often queues have been purged since this object was made."""
         self.sendings = 0
@@ -191,7 +191,8 @@ class QueuedMessages:
 
     @property
     def expiring(self) -> dict[int, tuple[QueueId, int]]:
-        """For each message that expires, by position: its queue, and when its time ends (`Enqueue.expires`)."""
+        """Maps the position of each message that expires to the message's queue, and to the end of its time to live
+        (`Enqueue.expires`)."""
         return self._messages.expiring
 
     def size_of(self, queue: QueueId) -> int:
@@ -235,9 +236,9 @@ class QueuedMessages:
 
     @property
     def unsettled(self) -> dict[bytes, list[bytes]]:
-        """For each binding, by its key: the keys of the deliveries that came by it, were answered, and are not settled
-        by their publishers. Deliveries to a queue itself have an empty key in place of the binding's, and dead letters
-        have `DEAD_LETTERS`."""
+        """The deliveries that were answered, and that their publishers have not settled yet. Maps the key of each
+        binding to the keys of the deliveries that came by this binding. In place of the key of a binding, deliveries to
+        a queue itself have an empty key, and dead letters have `DEAD_LETTERS`."""
         found: dict[bytes, list[bytes]] = {}
         for key in self._answers:
             found.setdefault(key[:-KEY_LENGTH], []).append(key[-KEY_LENGTH:])

@@ -174,7 +174,7 @@ class QueueSettings:
         return cls(**{name: _SETTINGS[name](name, value) for name, value in values.items()})
 
     def values(self) -> dict[str, Any]:
-        """The values that are set, by name, in a fixed order."""
+        """The values that are set, keyed by name, in a fixed order."""
         values = {name: value for name in _SETTINGS if (value := getattr(self, name)) is not None}
         return {name: [*value] if isinstance(value, tuple) else value for name, value in values.items()}
 
@@ -270,8 +270,8 @@ class Retirement(NamedTuple):
     rejected: bool
     """Whether the consumer rejects the messages. Otherwise it accepts them."""
     annotations: tuple[bytes, ...] = ()
-    """For each key, the annotations that a dead letter gets from the error of the consumer. Empty if the consumer has
-    told no errors."""
+    """The annotations that dead letters get from errors of the consumer, in the order of `keys`. Empty if the consumer
+    has stated no error."""
 
 
 @attrs.frozen(slots=True)
@@ -600,7 +600,7 @@ _SETTINGS: Final[dict[str, Callable[[str, Any], Any]]] = {
     "temporary": lambda name, value: str(Temporary(value)),
     "held_by": _holder,
 }
-"""For each setting, the function that reads its value. It raises ValueError if the value is wrong."""
+"""Maps each setting to the function that reads its value. The function raises ValueError if the value is wrong."""
 _READ: Final[dict[Any, Callable[[Any], Any]]] = {
     str: _name,
     QueueId: read_id,
@@ -610,4 +610,4 @@ _READ: Final[dict[Any, Callable[[Any], Any]]] = {
     tuple[Post, ...]: _posts,
     tuple[Retirement, ...]: _retirements,
 }
-"""For each type of field, the function that reads such a field."""
+"""Maps each type of field to the function that reads a field of this type."""

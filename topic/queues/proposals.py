@@ -103,8 +103,8 @@ class Free:
     """Whether the consumers may have begun to process the messages. If so, each message counts a failure (AMQP 1.0
     3.2.1, delivery-count)."""
     annotations: Mapping[int, bytes] = attrs.Factory(dict)
-    """For each message, by position, to which the last consumer has added annotations: all annotations that it has so
-    far."""
+    """Maps the position of each message to which the last consumer has added annotations to all annotations that the
+    message has so far."""
 
 
 @attrs.frozen(slots=True)
@@ -191,7 +191,7 @@ class Transact:
 
 Proposal = Enqueue | Settled | Reserve | Free | Dequeue | Reject | Expire | Posted | Unreserve | Transact
 _OF_RUNS: Final[dict[int, type[Any]]] = {DEQUEUE: Dequeue, EXPIRE: Expire, UNRESERVE: Unreserve}
-"""For each kind of proposal that has a queue and runs, and nothing else: the class."""
+"""The kinds of proposals that have a queue and runs, and nothing else. Maps each kind to its class."""
 _KIND_OF: Final = {proposal: kind for kind, proposal in _OF_RUNS.items()}
 
 

@@ -125,7 +125,7 @@ class SetReplica:
         self._leaves = False
         """Whether this router is about to stop."""
         self._reading: dict[int, tuple[ReadBodies, QueueId | None]] = {}
-        """The reads of bodies under way, by number, each with its queue; None for the outbox."""
+        """The reads of bodies under way, keyed by number. Each has its queue; None for the outbox."""
         self._router = router
         self._compare_every = compare_every
         self._new_raft = raft
@@ -139,8 +139,8 @@ class SetReplica:
         """The last log index that the replica has applied to the state."""
         self.state = self._state(content.rows)
         self._changes: dict[int, dict[bytes, bytes | None]] = {}
-        """For each index at which states are compared, the changes of the rows since the index before it, or since the
-        snapshot."""
+        """Maps each index at which states are compared to the changes of the rows since the index before it, or since
+        the snapshot."""
         self._compacted: Changes | None = None
         """The rows that differ from the former snapshot, if the next write has a snapshot that this replica has made.
         Otherwise None."""
@@ -162,8 +162,8 @@ class SetReplica:
         """The requests that the replica has to propose. Each has the router, its number of the request, and the
         operation."""
         self._proposed: dict[int, tuple[int, str, int]] = {}
-        """For each proposed request, by log index: the term of the proposal, the router that asked, and its number of
-        the request."""
+        """Maps the log index of each proposed request to the term of the proposal, the router that asked, and that
+        router's number of the request."""
 
     @property
     def deadline(self) -> float:

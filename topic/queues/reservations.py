@@ -62,9 +62,9 @@ class Reservations:
         in ascending order. Raises ValueError if a row is wrong."""
         self._rows = rows
         self._runs: dict[int, _ReservedRun] = {}
-        """For each reserved message, by position, its run."""
+        """Maps the position of each reserved message to the run of the message."""
         self._consumers: dict[bytes, _Consumer] = {}
-        """The consumers for which messages are reserved, by name."""
+        """The consumers for which messages are reserved, keyed by name."""
         for key, value in rows.small:
             if key[:1] == CONSUMER:
                 entry = consumer_of(unpack(value, "a row of the state of a set"))

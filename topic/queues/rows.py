@@ -20,7 +20,7 @@ from topic.queues.bodies.message_rows import MESSAGE, MessageRows
 Row = tuple[bytes, bytes]
 """A row of a set's state: its key and its value."""
 Changes = Mapping[bytes, bytes | None]
-"""For each changed row, by key, its new value; None if the row is deleted."""
+"""Maps the key of each changed row to the row's new value; None if the row is deleted."""
 PACKED: Final = 4096
 """The number of keys and values that are packed together."""
 _DIGEST: Final = 16
@@ -40,8 +40,8 @@ class StateRows:
         self._sum = 0
         """The sum of the digests of all rows, as of the last call of `take_changes`."""
         self._former: dict[bytes, bytes | None] = {}
-        """For each row in `_rows` that was put or deleted since the last call of `take_changes`, by key: the value that
-        it had then; None if the row did not exist."""
+        """The rows of `_rows` that were put or deleted since the last call of `take_changes`. Maps the key of each row
+        to the value that the row had at that call; None if the row did not exist."""
         self._changed = 0
         """An estimate of the bytes of the rows in `_rows` that were put or deleted since the last call of
         `take_changes`."""
@@ -97,7 +97,7 @@ class StateRows:
         return ((self._sum + changed) % 256**_DIGEST).to_bytes(_DIGEST)
 
     def _changes(self) -> Iterator[tuple[bytes, bytes | None, bytes | None]]:
-        """For each row that may have changed: key, former value and present value."""
+        """Yields key, former value and present value of each row that may have changed."""
         yield from ((key, former, self._rows.get(key)) for key, former in self._former.items())
         yield from self.messages.changes()
 

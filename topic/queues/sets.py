@@ -112,14 +112,14 @@ class ReplicaSets:
         self._read_clock = read_clock
         self._contacts: dict[str, None] = {}
         self._lost_at: dict[str, float] = {}
-        """For each router that was in contact and is not now, since when."""
+        """Maps each router that was in contact and no longer is to the time when the contact ended."""
         self._began = now
         self._strangers: set[str] = set()
         """The routers in contact that have named a set which this router does not know."""
         self._numbers = count()
         self._requests = {name: Requests(name, limits.tried) for name in set_map.plans}
         self._leads: dict[str, tuple[SetLife, int]] = {}
-        """For each set that this router leads, the life and the term of the leadership that it has announced to all
+        """Maps each set that this router leads to the life and the term of the leadership that it has announced to all
         routers."""
         self._replicas = {
             name: SetReplica(router, plan, contents[name], compare_every, self._raft, new_store, now)
@@ -127,8 +127,8 @@ class ReplicaSets:
         }
         self._moves = {name: SetMoves(router, plan.policy, prefer_s) for name, plan in set_map.plans.items()}
         self._leaderless_at: dict[str, float] = {}
-        """For each set that no router leads, when this router reports this to the operator; infinite after the
-        report."""
+        """Maps each set that no router leads to the time when this router reports this to the operator; infinite after
+        the report."""
         self._touched = dict.fromkeys(self._replicas)
         """The sets that have had an event since the last call of `flush`."""
         self._due = now

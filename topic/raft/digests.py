@@ -20,7 +20,7 @@ class Digests:
         self._own: dict[int, bytes] = {}
         self._right: dict[int, bytes] = {}
         self._told: dict[int, dict[Replica, bytes]] = {}
-        """For each index, the digests that members have sent to this leader."""
+        """Maps each index to the digests that members have sent to this leader."""
 
     def have(self, index: int, digest: bytes) -> None:
         """Note the digest of this replica's state at the index."""

@@ -21,7 +21,7 @@ class Storage:
         """The values of `Hard` in the write that was begun last."""
         self._number = 0
         self._writes: dict[int, tuple[float, Hard]] = {}
-        """The writes under way, by number. Each has the time at which it was begun, and its values."""
+        """The writes under way, keyed by number. Each has the time at which it was begun, and its values of `Hard`."""
         self._pieces: list[StagedPiece] = []
         """The pieces of a snapshot that no write has yet."""
         self._held: list[tuple[int, Envelope]] = []

@@ -42,7 +42,8 @@ class KnownStores:
         self.copies = tuple(copies)
         self.mapping = mapping
         self._stores: dict[str, KnownStore | None] = {}
-        """For each router in contact, its store; None while the router has not announced its store in this contact."""
+        """Maps each router in contact to its store; None while the router has not announced its store in this
+        contact."""
 
     def connect(self, router: str) -> None:
         self._stores[router] = None

@@ -90,8 +90,8 @@ class Attaches:
         self._liveness = liveness
         self._unknown: dict[bytes, UnknownAttach] = {}
         self._until: dict[bytes, tuple[Epoch, float]] = {}
-        """For each publisher, the epoch that its attach echoes, and the latest time until which attaches with this
-        epoch wait. The publisher may give up an attach before that time and attach again; the time then stays."""
+        """Maps each publisher to the epoch that its attach echoes, and to the latest time until which attaches with
+        this epoch wait. The publisher may give up an attach before that time and attach again; the time then stays."""
         self._publishers: dict[bytes, _Waiting] = {}
         """The publishers whose attaches wait, in the order of their attaches, and so also in the order of their section
         versions."""

@@ -89,14 +89,14 @@ class Expiry:
         self._links = links
         self._lonely: dict[Attach, _Lonely] = {}
         self._sessions: dict[Session, list[Attach]] = {}
-        """For each session, its links without a client, in the order of their attaches."""
+        """Maps each session to its links without a client, in the order of their attaches."""
         self.all_since = math.inf
         """The time since which all routers of the topology have been in contact, in seconds; infinity while one of them
         is not."""
         self._polls: dict[Index, _Poll] = {}
         self._bound_to: dict[Attach, set[str]] = {}
-        """For each attach that this router has agreed to let expire: the routers that have proposed it. A router that
-        withdraws its proposal is removed."""
+        """Maps each attach that this router has agreed to let expire to the routers that have proposed the expiry. A
+        router that withdraws its proposal is removed."""
         self._ended: dict[Attach, float] = {}
         self._looked = -math.inf
         self._next = math.inf

@@ -65,7 +65,7 @@ class Generations:
         """The pieces of large messages that have come ahead of their Forwards. They are dropped when their publisher's
         attach ends."""
         self._nowhere: dict[bytes, dict[_Place, _Nowhere]] = {}
-        """The publishers that only placeholders name, by name and then by `_Place`."""
+        """The publishers that only placeholders name, keyed by name and then by `_Place`."""
 
     def attach(self, stream: HomeStream, claim: Claim, now: float, all_since: float) -> None:
         """Attach a publisher here. Its attach begins at once, or waits until a router in contact knows the publisher

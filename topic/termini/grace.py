@@ -43,7 +43,7 @@ class Grace:
         self._grace = grace
         self._absent: dict[str, _Absence] = {}
         self._ended: dict[str, int] = {}
-        """For each router, the last incarnation that is known to have ended."""
+        """Maps each router to its last incarnation that has ended, as far as this router knows."""
 
     def deadline(self) -> float:
         """The time at which the next wait ends. A router in contact that has not sent its section yet does not count,

@@ -83,15 +83,16 @@ class Wills:
         self._of: dict[tuple[str, str], dict[WillId, None]] = {}
         """The wills of each client, by the names of the client and its user."""
         self._bytes: dict[str, int] = {}
-        """For each router whose clients have had wills, the bytes of its wills that this router knows. A router without
-        such wills stays listed, because another router may still have a will that is over here."""
+        """Maps each router whose clients have had wills to the bytes of its wills that this router knows. A router
+        without such wills stays listed, because another router may still have a will that is over here."""
         self._over: dict[WillId, None] = {}
         """The wills that were over last, at most `MOST_OVER` of them, oldest first."""
         self._due: Deadlines[_Kept] = Deadlines()
-        """For each waiting will, the time at which this router publishes it, or asks whether it may."""
+        """The deadlines of the waiting wills. At its deadline, this router publishes a will, or asks whether it may
+        publish the will."""
         self._lost: dict[str, tuple[int, float]] = {}
-        """For each router out of contact whose clients have had wills: its incarnation, and when the contact was
-        lost."""
+        """The routers out of contact whose clients have had wills. Maps each one to its incarnation, and to the time
+        when the contact was lost."""
         self._count = 0
 
     # The methods from here on are about the clients of this router.

@@ -202,7 +202,7 @@ _SHAPES: dict[int, tuple[Callable[[Any], bool], ...]] = {
     Segment.VOTE: (_is_role, _is_name, _is_epoch, _is_decision, _is(bool)),
     Segment.EXPIRED: (_is_role, _is_name, _is_epoch, _is_decision),
 }
-"""For each kind of segment, the checks of its columns, in order."""
+"""Maps each kind of segment to the checks of its columns, in order."""
 
 
 def _check(segment: Any) -> None:

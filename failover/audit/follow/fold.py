@@ -39,7 +39,7 @@ class OrderFold:
         self.tally = Tally()
         self._pairs: dict[str, _Pair] = {}
         self._told: dict[str, set[Who]] = {}
-        """For each pair, the deliveries that `add` has taken and that the follower still keeps. The follower passes
+        """Maps each pair to the deliveries that `add` has taken and that the follower still keeps. The follower passes
         such a delivery to `add` again at each step, and `add` skips it."""
 
     def add(self, names: str, part: bytes) -> None:

@@ -38,7 +38,7 @@ from topic.identity import NAME_LENGTH
 from topic.journal import Event
 
 BUDGET = 8 << 20
-"""The limit of the bytes of logs that one step reads."""
+"""One step reads about this many bytes of logs at most."""
 FLUSHED_US = 3_000_000
 """A writer that runs puts each entry into a block within this time (in µs). This is twice the longest time that a
 writer takes, plus a margin."""
@@ -77,7 +77,7 @@ class FollowStatus:
 
 @attrs.define
 class _Read:
-    """What one step has read: control rows, and packed rows about deliveries."""
+    """The rows that one step has read: control rows, and packed rows about deliveries."""
 
     control: list[ControlRow] = attrs.field(factory=list)
     packer: Packer = attrs.field(factory=Packer)

@@ -28,8 +28,8 @@ from topic.journal import Event
 
 Subject = tuple[object, ...]
 Missing = Mapping[tuple[str, str], Missed]
-"""For each home and subscriber, the deliveries that the home accepted without the subscriber. Reports give a parting of
-the two (`mesh.presence.Parting`) as the reason, so the rows about the parting stay."""
+"""Maps each home and subscriber to the deliveries that the home accepted without the subscriber. Reports give a parting
+of the two (`mesh.presence.Parting`) as the reason, so the rows about the parting stay."""
 
 
 class Forgetting:
@@ -115,8 +115,8 @@ class Forgetting:
         return {log: since for log, since in reach.items() if log not in self._ended and since < self._before_hlc}
 
     def _heard(self) -> list[ControlRow]:
-        """For each log and subscriber, the first and the last row by which the router learnt that the subscriber's link
-        has ended. Only rows about the latest life count."""
+        """The rows by which routers learnt that the link of a subscriber has ended: for each log and subscriber, the
+        first and the last one. Only rows about the latest life count."""
         found: dict[Subject, list[ControlRow]] = {}
         for row in sorted(self._case.heard, key=lambda row: (life_of(row), row.hlc)):
             if row.hlc < self._before_hlc and row.log_name not in self._ended and row.subscriber not in self._closed:

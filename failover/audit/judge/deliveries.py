@@ -56,7 +56,7 @@ class Deliveries:
     """The row in which a home first accepted the delivery, in the order of wall clocks."""
     refused: Flags
     told_accepted: Ints
-    """The row in the publisher's own log in which it read *accepted*."""
+    """The row of the publisher's own log that shows that the publisher read *accepted*."""
     told_time: Ints
     told_refused: Flags
     abandoned: Flags
@@ -66,9 +66,9 @@ class Deliveries:
     home_settled_time: Ints
     first_home: Ints
     last_home: Ints
-    """The homes of the delivery: the lowest and the highest index (in `homes`) of a home that an entry about the
-    delivery names. `NONE` if no router received the delivery: the entries then name only homes that routers have asked
-    about the delivery."""
+    """`first_home` and `last_home` tell the homes of the delivery. They are the lowest and the highest index, in
+    `homes`, of a home that an entry about the delivery names. `NONE` if no router received the delivery: the entries
+    then name only homes that routers have asked about the delivery."""
 
 
 def gather(facts: Facts, uses: Uses) -> Deliveries:

@@ -113,8 +113,8 @@ SHOWN_BY: Final[Mapping[str, Iterable[str]]] = {
     "settled by nobody": (ANY,),
     "settled before accepted": (HOME, ANY),
 }
-"""For each kind of violation, the groups of logs that could have the missing entry. A kind that is not in this table
-needs no test of these logs: no missing entry could explain the violation, or the rule itself checks that the logs are
+"""Maps each kind of violation to the groups of logs that could have the missing entry. The logs need no test if the
+table lacks the kind: then no missing entry could explain the violation, or the rule itself checks that the logs are
 whole."""
 NEEDED: Final = (
     *("lost", "accepted though refused", "accepted too early", "duplicated"),

@@ -43,8 +43,8 @@ class Owed:
         self.got: Flags = self.flags & each.taken
 
     def unowed(self) -> dict[str, Flags]:
-        """Flags of the pairs whose delivery the subscriber processed although it was not owed. The pairs are told apart
-        by the reason for which the delivery was not owed (`kinds.UNOWED`)."""
+        """Flags the pairs whose delivery the subscriber processed although it was not owed the delivery. Returns
+        separate flags for each reason in `kinds.UNOWED`."""
         each, at = self._each, self._each.at
         accepted, found = each.fates.is_accepted[at], each.deliveries
         return by_reason(
@@ -168,7 +168,7 @@ def _unheard(each: Testimony, suspect: Flags) -> Flags:
 
 
 def _known(case: Case, client: Client, home: str) -> list[Span]:
-    """The spans in which the home surely knew the subscriber, because news of it must have arrived, or because the home
-    logged that it joined the subscriber."""
+    """The spans in which the home surely knew the subscriber. Either news of the subscriber must have arrived before,
+    or the home logged that it joined the subscriber."""
     joined = [(period.since, period.ended) for period in case.periods.get(client.name, ()) if period.home == home]
     return case.acquaintance.spans(client, home) + joined

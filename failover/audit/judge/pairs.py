@@ -139,9 +139,8 @@ class Acceptances:
         return of[counts], answers[counts]
 
     def _under(self, column: Any, group: Ints, row: Ints, others: Ints, rows: Ints) -> Flags:
-        """Flags the rows that have a counterpart. A row is given by an element of `group` and an element of `row`, a
-        counterpart by an element of `others` and an element of `rows`. The two belong to the same group, and have the
-        same value of `column`."""
+        """Flags each of the rows `row` for which one of the rows `rows` belongs to the same group and has the same
+        value in `column`. `group` and `others` give the group of each element of `row` and of `rows`."""
         number = len(self._facts.rows.strings) + 1
         found: Flags = np.isin(group * number + column[row], others * number + column[rows])
         return found

@@ -25,7 +25,7 @@ from topic.journal import BY_TTL, Event, LoggedOutcome
 
 @attrs.frozen
 class Fates:
-    """What happened to the deliveries. Each column has one element for each delivery."""
+    """The fates of deliveries at their publishers and homes. Each column has one element for each delivery."""
 
     lacking: Lacking
     home_doubted: Flags
@@ -80,7 +80,7 @@ def find_fates(facts: Facts, found: Deliveries, case: Case) -> Fates:
 
 
 def judge_publishers(facts: Facts, found: Deliveries, records: Records, fates: Fates, case: Case) -> Violating:
-    """For each kind of violation, flags of the deliveries with such a violation."""
+    """Flags the deliveries with violations, separately for each kind of violation."""
     sure = found.uses.sure
     violations, _ = concluded(
         {

@@ -39,13 +39,13 @@ class Repeats:
         by_publisher = with_weaker_promise(each, repeated)
         afresh &= ~np.logical_or.reduce([*by_publisher.values()])
         self.unpromised: Mapping[str, Flags] = {**by_publisher, AFRESH: afresh}
-        """For each reason in `kinds.REPEATED`, flags of the pairs that were processed more than once for this
+        """Maps each reason in `kinds.REPEATED` to flags of the pairs that were processed more than once for this
         reason."""
         self.duplicated: Flags = repeated & ~np.logical_or.reduce([*self.unpromised.values()])
 
 
 def with_weaker_promise(each: Testimony, repeated: Flags) -> Mapping[str, Flags]:
-    """For each reason in `kinds.REPEATED` that is about publishers, flags of the repeated pairs to which the reason
+    """Maps each reason in `kinds.REPEATED` that is about publishers to flags of the repeated pairs to which the reason
     applies."""
     first = repeated & _settled_first(each)
     ended = repeated & ~first & has_ended(each)

@@ -44,12 +44,12 @@ class SubscriberVerdicts:
     timely: Flags
     """Whether the subscriber certainly answered the delivery before the publisher read an answer."""
     repeated: Mapping[str, Flags]
-    """For each reason in `kinds.REPEATED`, flags of the pairs that were processed more than once although no promise
+    """Maps each reason in `kinds.REPEATED` to flags of the pairs that were processed more than once although no promise
     was broken."""
     unowed: Mapping[str, Flags]
-    """For each reason in `kinds.UNOWED`, flags of the pairs that were processed although they were not owed."""
+    """Maps each reason in `kinds.UNOWED` to flags of the pairs that were processed although they were not owed."""
     unprocessed: Mapping[str, Flags]
-    """For each reason in `kinds.UNPROCESSED`, flags of the pairs that were owed and not processed."""
+    """Maps each reason in `kinds.UNPROCESSED` to flags of the pairs that were owed and not processed."""
 
 
 def judge_subscribers(each: Testimony) -> SubscriberVerdicts:
@@ -230,8 +230,8 @@ def _heard_too_soon(each: Testimony) -> Flags:
 
 
 def _answer(each: Testimony) -> Ints:
-    """For each pair, the row in which the publisher read *accepted*. If no log of the publisher has this row, the row
-    in which its home accepted the delivery."""
+    """The row of each pair that shows that the publisher read *accepted*. If no log of the publisher has this row, it
+    is the row in which the home accepted the delivery."""
     told = each.deliveries.told_accepted[each.at]
     return np.where(told >= 0, told, each.accepted_first)
 

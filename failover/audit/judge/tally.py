@@ -55,12 +55,12 @@ class Violation:
 @attrs.define(slots=True)
 class Tally:
     publishers: Counter[tuple[str, str]] = attrs.field(factory=Counter)
-    """The counts of the reports. `publishers`: for each publisher and each name of a count, its value. `pairs`: the
-    same for each pair of publisher and subscriber."""
+    """Two tables of counts for the reports. `publishers` maps each publisher and each name of a count to its value.
+    `pairs` has the same for each pair of publisher and subscriber."""
     addresses: dict[str, str] = attrs.field(factory=dict)
     pairs: Counter[tuple[str, str, str]] = attrs.field(factory=Counter)
     violations: Counter[str] = attrs.field(factory=Counter)
-    """For each kind of violation, how many violations were found."""
+    """Maps each kind of violation to the number of violations that were found."""
     findings: dict[str, list[Violation]] = attrs.field(factory=dict)
     in_vain: InVain = attrs.field(factory=Counter)
     without: Without = attrs.field(factory=dict)
@@ -69,12 +69,13 @@ class Tally:
     left_out: int = 0
     """The number of deliveries that began, or may have begun, before the start of all kept logs."""
     queues: Counter[tuple[str, str]] = attrs.field(factory=Counter)
-    """For the address of each queue's egress and each name of a count, the number of messages."""
+    """The numbers of messages, keyed by the address of the queue's egress and by the name of the count."""
     passed: dict[tuple[str, str], Passage] = attrs.field(factory=dict)
-    """For each log and set, the messages that came into the set's queues and left them."""
+    """Maps each log and set to the growth of the set's queues by this log: the messages that came, minus the messages
+    that left (`Passage`)."""
     unstored: Counter[tuple[str, str]] = attrs.field(factory=Counter)
-    """For each set, the number of messages that queues should still have but that no store has, with two more sums
-    (`judge.queues.passages.unstored`)."""
+    """Three sums for each set, as `judge.queues.passages.unstored` returns them. One is the number of messages that the
+    queues should still have, but that no store has."""
 
     def add(self, other: "Tally") -> None:
         for whose, passage in other.passed.items():

@@ -126,7 +126,7 @@ class Testimony:
         return found
 
     def slack(self, one: Ints, other: Ints) -> Ints:
-        """By how many µs the wall clocks of these two rows may differ."""
+        """The largest possible difference, in µs, between the wall clocks of these two rows."""
         host, undated = self.facts.host, self.facts.rows.undated
         unordered = taken(undated, one, False) | taken(undated, other, False)
         one_clock = (taken(host, one) == taken(host, other)) & (taken(host, one) != NONE)
@@ -187,8 +187,8 @@ class Testimony:
 
 
 def sent_under(facts: Facts, case: Case) -> Ints:
-    """For each row in which a router sent a delivery to a subscriber without a log, the attach of the subscriber at
-    that time, named by the hybrid clock in the attach's epoch. If no log names this attach, the hybrid clock of the row
+    """The attach of the subscriber at the time of each row in which a router sent a delivery to a subscriber without a
+    log. An attach is given by the hybrid clock in its epoch; if no log names the attach, the hybrid clock of the row
     stands for it. `NONE` for all other rows."""
     rows, clients = facts.rows, case.clients.subscribers
     own = np.array([*(bool(name in clients and clients[name].logs) for name in rows.strings), False], np.bool_)

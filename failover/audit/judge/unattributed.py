@@ -29,9 +29,9 @@ InVain = Counter[tuple[str | None, bool]]
 """Numbers of deliveries, counted by two keys: the last known home (None if unknown), and a flag. The flag is true if a
 known subscriber did not get the delivery, and false if no router could observe its audience."""
 Without = dict[tuple[str, str, str], "Missed"]
-"""For each publisher, subscriber and home, the deliveries that the subscriber missed although it was there."""
+"""Maps each publisher, subscriber and home to the deliveries that the subscriber missed although it was there."""
 Away = Counter[tuple[str, str]]
-"""For each publisher and subscriber, how many deliveries the subscriber missed while it was away."""
+"""Maps each publisher and subscriber to the number of deliveries that the subscriber missed while it was away."""
 
 
 @attrs.frozen(slots=True)

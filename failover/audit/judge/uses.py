@@ -161,13 +161,14 @@ class _Routed:
     """The uses of one key, found in the logs of routers."""
 
     starts: Sequence[DeliveryEntry]
-    """For each use of the key, the row with which the use began."""
+    """The row with which each use of the key began."""
     ends: Sequence[Stamp]
-    """For each use, the place in the order of hybrid clocks at which it ended. A use ends when the publisher settles
-    the delivery, when a later home answers that it never received the key, or when the next use begins. The last use
-    may have no end."""
+    """The place in the order of hybrid clocks at which each use ended. A use ends when the publisher settles the
+    delivery, when a later home answers that it never received the key, or when the next use begins. The last use may
+    have no end."""
     places: Mapping[tuple[int, int], int]
-    """For each place in the publisher's order (epoch, n), the number of the use that homes received there."""
+    """Maps each place in the publisher's order (epoch, n) to the number of the use that homes received at this
+    place."""
     sent_again: bool
     """Whether any use began in another epoch than the use before it.
 

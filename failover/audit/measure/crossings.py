@@ -1,5 +1,5 @@
-"""What happened to deliveries that were under way when a fault struck, and how often routers had to retry, resolve and
-fence. Workers count `Happened` in each bucket; everything else is computed from the sum."""
+"""The fates of deliveries that were under way when a fault struck, and the numbers of times that routers had to retry,
+resolve and fence. Workers count `Happened` in each bucket; everything else is computed from the sum."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -61,7 +61,8 @@ class RouterRow:
 @attrs.define(slots=True)
 class Happened:
     routers: Counter[tuple[str, str]] = attrs.field(factory=Counter)
-    """For each router, and for each name in `DOINGS` such as "received", how often the router did this."""
+    """Maps each router, and each name in `DOINGS` such as "received", to the number of times that the router did
+    this."""
     placeholders: Counter[tuple[str, str]] = attrs.field(factory=Counter)
     crossed: Counter[tuple[int, str]] = attrs.field(factory=Counter)
     """The number of deliveries for each fault (given by when it struck) and each fate."""
@@ -141,7 +142,7 @@ def _again(rows: Flags, hlc: Ints, groups: Groups) -> Flags:
 
 
 def _placeholders(facts: Facts, records: Records, case: Case) -> Iterator[tuple[str, str]]:
-    """For each record that began as a placeholder, yields the record's router and the record's fate."""
+    """Yields the router and the fate of each record that began as a placeholder."""
 
     def last(event: Event) -> Ints:
         return records.groups.highest(facts.flags_of(event), facts.rows.place)

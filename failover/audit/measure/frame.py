@@ -82,7 +82,7 @@ class Frame:
     publishers: frozenset[str]
     """The publishers with logs of their own; the next field has the subscribers with logs of their own."""
     instants: tuple[tuple[str, int], ...]
-    """For each fault, its text, and when it struck in µs of wall clock."""
+    """The text of each fault, and the time at which it struck, in µs of wall clock."""
 
 
 @attrs.frozen(slots=True)

@@ -29,16 +29,16 @@ At = TypeVar("At", bound=tuple[int, object])
 @attrs.frozen
 class SubscriberAttaches:
     told: Mapping[tuple[str, str], Sequence[tuple[int, Life]]]
-    """For each router's log and subscriber, the answers to the subscriber's attaches: their places in the log, and the
-    epochs."""
+    """Maps each router's log and subscriber to the answers to the subscriber's attaches: their places in the log, and
+    the epochs."""
     begins: Mapping[tuple[str, str], Sequence[tuple[int, Life]]]
-    """For each router's log and subscriber, the beginnings of the subscriber's attaches: their places in the log, and
-    the epochs. Before the beginning of an attach, the router logs the outcomes in the attach's map."""
+    """Maps each router's log and subscriber to the beginnings of the subscriber's attaches: their places in the log,
+    and the epochs. Before the beginning of an attach, the router logs the outcomes in the attach's map."""
     afresh: Mapping[str, Sequence[Life]]
-    """For each subscriber, the attaches that, by routers' logs, began afresh, in order."""
+    """Maps each subscriber to the attaches that, by routers' logs, began afresh, in order."""
     own: Mapping[str, Sequence[tuple[int, int]]]
-    """For each subscriber, the attaches that, by its own logs, began afresh, in order: the incarnation of the log, and
-    the place in it."""
+    """Maps each subscriber to the attaches that, by its own logs, began afresh, in order: the incarnation of the log,
+    and the place in it."""
 
     def between(self, log: str, subscriber: str, since: int, till: int) -> bool:
         """Whether the router answered an attach of the subscriber between these places."""

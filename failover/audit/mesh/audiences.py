@@ -81,8 +81,8 @@ def memberships(rows: Sequence[ControlRow], subscribers: Mapping[str, Client]) -
 
 
 def _thefts(rows: Iterable[ControlRow]) -> dict[tuple[str | None, str | None], list[int]]:
-    """For each subscriber and router.incarnation, the hybrid clocks at which this router learnt that the subscriber had
-    attached elsewhere."""
+    """Maps each subscriber and router.incarnation to the hybrid clocks at which this router learnt that the subscriber
+    had attached elsewhere."""
     found: dict[tuple[str | None, str | None], list[int]] = defaultdict(list)
     for row in rows:
         if row.event == Event.STOLEN and row.subscriber is not None:
@@ -91,8 +91,8 @@ def _thefts(rows: Iterable[ControlRow]) -> dict[tuple[str | None, str | None], l
 
 
 def periods(rows: Iterable[ControlRow], subscribers: Mapping[str, Client]) -> dict[str, list[Period]]:
-    """For each subscriber, its periods at each home that joined it, and the periods between its attaches, which count
-    for all homes."""
+    """Maps each subscriber to its periods: the periods at each home that joined it, and the periods between its
+    attaches, which count for all homes."""
     joins: dict[str, dict[str, list[tuple[int, int]]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         if row.event == Event.JOINED and row.subscriber is not None and row.role == "router":

@@ -64,7 +64,7 @@ class Case:
     attaches: SubscriberAttaches
     """All attaches of subscribers, as logs show them."""
     suspended: Mapping[str, frozenset[str]]
-    """For each log, the subscribers whose links are suspended by the last entry about them in this log."""
+    """Maps each log to the subscribers whose links are suspended by the last entry about them in this log."""
     hybrid: HybridTimeline
     clocks: Clocks
     contents: Contents
@@ -74,8 +74,8 @@ class Case:
     """EXPIRED entries that the audit adds: one for each router that can have learnt of the ending of a link from other
     routers. A router does not log such news itself."""
     watched: Mapping[str, Sequence[Span]]
-    """For each router's open log, the spans, in µs of wall clock, in which another router's log shows every attach at
-    this router. The mapping is empty if no log can have lost an attach, because the state stores kept the durable
+    """Maps each router's open log to the spans, in µs of wall clock, in which another router's log shows every attach
+    at this router. The mapping is empty if no log can have lost an attach, because the state stores kept the durable
     links."""
     since: int
     """The audit does not judge deliveries that began before this time (in µs of wall clock), because logs of that time
@@ -90,7 +90,7 @@ class Case:
 
     @cached_property
     def open_spans(self) -> dict[str, Span]:
-        """For each router's open log, the span in µs of wall clock for which entries may be missing."""
+        """Maps each router's open log to the span, in µs of wall clock, for which entries may be missing."""
         return {log.name: span(log, end) for log, end in open_ends(self.logs.values()).items()}
 
     @cached_property
@@ -100,7 +100,7 @@ class Case:
 
     @cached_property
     def ends(self) -> dict[str, int]:
-        """For each log with a gap (its writer could not write it for a while), the place from which on the audit
+        """Maps each log with a gap (its writer could not write it for a while) to the place from which on the audit
         ignores its entries."""
         return _ends(self.logs.values())
 
@@ -115,7 +115,7 @@ class Case:
 
     @cached_property
     def resumed(self) -> dict[str, Resumption]:
-        """For each publisher that came back with its state file, its last resumption."""
+        """Maps each publisher that came back with its state file to its last resumption."""
         publishers = self.clients.publishers.values()
         return {client.name: client.resumed for client in publishers if client.resumed is not None}
 

@@ -46,11 +46,11 @@ class Client:
     """A triple (life, opened, custodian) for each attach: the clock of the attach's epoch, the hybrid clock of the
     first entry about the attach, and the custodian as router.incarnation."""
     opened: dict[int, int] = attrs.field(factory=dict)
-    """For each life, the wall clock at which a log first has it, in µs."""
+    """Maps each life to the wall clock, in µs, of the first log entry about it."""
     generation: str = ""
     """The last generation of a publisher that logs of routers have."""
     generations: dict[int, str] = attrs.field(factory=dict)
-    """For each life of a publisher, its generation."""
+    """Maps each life of a publisher to its generation."""
     afresh: set[int] = attrs.field(factory=set)
     """The lives that began with a null map. The attach of such a life may have echoed no epoch."""
     closings: list[tuple[int, int, str]] = attrs.field(factory=list)
@@ -182,7 +182,7 @@ class Client:
 
 @attrs.frozen(slots=True)
 class Resumption:
-    """What a publisher's log shows about the state file with which the publisher came back for the last time.
+    """The facts in a publisher's log about the state file with which the publisher came back for the last time.
 
     The publisher has settled all earlier deliveries that the file does not name. The file also has the number of
     deliveries that the publisher had published.
@@ -404,8 +404,8 @@ def _doubt(client: Client, broken: Iterable[tuple[Log, int]]) -> None:
 
 
 def _departures(rows: Iterable[ControlRow]) -> dict[tuple[str, str], int]:
-    """For each client and router.incarnation, the hybrid clock at which the client last left this router, by the
-    router's log. All attaches of the client that had begun there before have then ended."""
+    """Maps each client and router.incarnation to the hybrid clock at which the client last left this router, by the
+    router's log. By then, all earlier attaches of the client at this router have ended."""
     left: dict[tuple[str, str], int] = {}
     for row in rows:
         name = row.publisher or row.subscriber
@@ -450,8 +450,8 @@ def open_windows(logs: Iterable[Log]) -> list[Span]:
 
 
 def open_ends(logs: Iterable[Log]) -> dict[Log, int]:
-    """For each router's log that may lack its end, the wall clock, in µs, at which the router's next incarnation began;
-    `FOREVER` if there is none."""
+    """Maps each router's log that may lack its end to the wall clock, in µs, at which the router's next incarnation
+    began; `FOREVER` if there is none."""
     found: dict[Log, int] = {}
     routers = sorted((log for log in logs if log.role == "router"), key=lambda log: (log.source, log.incarnation))
     for log, after in zip_longest(routers, routers[1:]):

@@ -271,8 +271,8 @@ def _references(logs: Sequence[Log], clock: Mapping[str, str]) -> list[str]:
 
 
 def _ahead(references: Sequence[str], between: Differences) -> dict[str, int]:
-    """For each clock, how far it is ahead of a reference clock, in µs. This is the first clock in `references` with
-    which it can be compared, directly or through other clocks.
+    """Maps each clock to the time, in µs, by which it is ahead of its reference clock: the first clock in `references`
+    with which it can be compared, directly or through other clocks.
 
     If there are several ways through other clocks, the way with the smallest differences counts, because two logs may
     note one event up to a second apart.

@@ -40,7 +40,7 @@ first router's hybrid clock."""
 
 
 def watched_spans(rows: Iterable[ControlRow], logs: Sequence[Log]) -> dict[str, list[Span]]:
-    """For each router's open log, the spans, in µs of wall clock, in which the router was in contact with any router
+    """Maps each router's open log to the spans, in µs of wall clock, in which the router was in contact with any router
     with a whole log."""
     routers = [log for log in logs if log.role == "router"]
     met = contacts(rows, {log.name: log for log in routers})
@@ -69,9 +69,9 @@ def all_remembered(rows: Iterable[ControlRow], logs: Iterable[Log]) -> bool:
 
 
 def contacts(rows: Iterable[ControlRow], logs: Mapping[str, Log], *, by_hlc: bool = False) -> dict[Ends, list[Span]]:
-    """For each router's log and each other router.incarnation, the spans of their contact, by the first router's wall
-    clock or hybrid clock. If the log does not have the end of a contact, its span by hybrid clock has no end. Its span
-    by wall clock ends with the log if the log is complete, and otherwise has no end either."""
+    """Maps each router's log and each other router.incarnation to the spans of their contact, by the first router's
+    wall clock or hybrid clock. If the log does not have the end of a contact, its span by hybrid clock has no end. Its
+    span by wall clock ends with the log if the log is complete, and otherwise has no end either."""
     since: dict[Ends, tuple[str, int]] = {}
     found: dict[Ends, list[Span]] = {}
     told = (row for row in rows if row.event in (Event.CONTACT, Event.LOST) and row.peer and row.log_name in logs)
@@ -98,8 +98,9 @@ def _both(ones: Iterable[Span], others: Sequence[Span]) -> Iterator[Span]:
 def hearing(
     rows: Sequence[ControlRow], logs: Sequence[Log], publishers: Iterable[Client]
 ) -> dict[tuple[str, str], list[Span]]:
-    """For each router's log and publisher, the spans in which the router could learn of settlements. In them the router
-    was the publisher's last home or in contact with it, and the publisher was attached there or had closed its link."""
+    """Maps each router's log and publisher to the spans in which the router could learn of settlements. In these spans,
+    the router was the publisher's last home, or was in contact with this home. The publisher was attached at this home,
+    or had closed its link."""
     routers = {log.name: log for log in logs if log.role == "router"}
     met = contacts(rows, routers)
     lost = _suspended(rows)
@@ -118,8 +119,8 @@ def hearing(
 
 
 def _suspended(rows: Iterable[ControlRow]) -> dict[tuple[str, str], int]:
-    """For each router's log and publisher, when the publisher's link was last suspended there, in µs of wall clock.
-    Links that came back or were closed are left out."""
+    """Maps each router's log and publisher to the time at which the publisher's link was last suspended at this router,
+    in µs of wall clock. Links that came back or were closed are left out."""
     found: dict[tuple[str, str], int] = {}
     told = (row for row in rows if row.publisher is not None and row.role == "router")
     for row in sorted(told, key=lambda row: row.place):
@@ -238,8 +239,8 @@ def _leaves(row: ControlRow, life: int) -> bool:
 
 
 def _joinings(rows: Iterable[ControlRow]) -> dict[tuple[str, str | None], list[tuple[int, int]]]:
-    """For each router's log and subscriber, pairs: a life of the subscriber, and the hybrid clock at which the router
-    joined it."""
+    """Maps each router's log and subscriber to pairs of a life of the subscriber, and the hybrid clock at which the
+    router joined it."""
     found: dict[tuple[str, str | None], list[tuple[int, int]]] = {}
     for row in rows:
         if row.event == Event.JOINED:
@@ -248,7 +249,7 @@ def _joinings(rows: Iterable[ControlRow]) -> dict[tuple[str, str | None], list[t
 
 
 def _by_custodian(subscribers: Iterable[Client]) -> dict[str, list[tuple[Client, int]]]:
-    """For each custodian, its subscribers without a timeout, each with its life there."""
+    """Maps each custodian to its subscribers without a timeout, each with its life at this custodian."""
     found: dict[str, list[tuple[Client, int]]] = {}
     for client in subscribers:
         for life, _, custodian in () if client.timeout_s else client.lives:
@@ -257,7 +258,7 @@ def _by_custodian(subscribers: Iterable[Client]) -> dict[str, list[tuple[Client,
 
 
 def _endings(rows: Iterable[ControlRow], subscribers: Mapping[str, Client]) -> dict[tuple[str, int], list[ControlRow]]:
-    """For each subscriber with a timeout and each of its lives, the EXPIRED entries about it."""
+    """Maps each life of each subscriber with a timeout to the EXPIRED entries about this life."""
     found: dict[tuple[str, int], list[ControlRow]] = {}
     for row in (row for row in rows if row.event == Event.EXPIRED):
         name = row.subscriber or ""
@@ -267,7 +268,7 @@ def _endings(rows: Iterable[ControlRow], subscribers: Mapping[str, Client]) -> d
 
 
 def _joined(rows: Iterable[ControlRow]) -> dict[tuple[str, int], Heard]:
-    """For each subscriber and life, the hybrid clock at which each router last joined it."""
+    """Maps each life of each subscriber to the hybrid clocks at which routers last joined it."""
     found: dict[tuple[str, int], Heard] = {}
     for row in rows:
         if row.event == Event.JOINED and row.subscriber is not None:

@@ -30,7 +30,7 @@ class ToldContent:
 
 
 Contents = Mapping[tuple[str, str], Sequence[ToldContent]]
-"""For each log and set, the logged contents, in the order of the log."""
+"""Maps each log and set to the logged contents, in the order of the log."""
 
 
 def find_contents(rows: Iterable[ControlRow]) -> Contents:

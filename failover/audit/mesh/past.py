@@ -23,8 +23,8 @@ class Past:
     """The clocks of logs that have ended. For logs that have not ended, the differences between the clocks of two logs
     (`met`)."""
     told: Mapping[str, Mapping[int, Heard]] = attrs.field(factory=dict)
-    """For each subscriber and its last life, the routers that may still know the subscriber. Each router comes with the
-    hybrid clock at which it first logged that it knows the subscriber."""
+    """Maps each subscriber and its last life to the routers that may still know the subscriber. Each router comes with
+    the hybrid clock at which it first logged that it knows the subscriber."""
     heard: Sequence[ControlRow] = ()
     """EXPIRED entries for endings of links of which other routers can have learnt."""
     partings: Partings = attrs.field(factory=dict)

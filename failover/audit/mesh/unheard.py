@@ -39,10 +39,11 @@ BEGINNING = (Event.BOOT, Event.CONTINUED)
 
 @attrs.frozen
 class Acquaintance:
-    """What routers knew about subscribers, and when."""
+    """The knowledge of routers about subscribers at each time."""
 
     _told: Mapping[str, Mapping[int, Heard]]
-    """For each subscriber and life, the hybrid clock at which each router first logged that it knows the subscriber."""
+    """Maps each life of each subscriber to the hybrid clocks at which routers first logged that they know the
+    subscriber."""
     _neighbours: Neighbours
     _listening: Neighbours
     """The contacts in `_neighbours`, but each without its last moments: news that a router sent in these moments may be

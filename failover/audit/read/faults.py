@@ -38,7 +38,7 @@ class Chaos:
     offered: float | None = None
     """How many messages all publishers together were to publish in a second."""
     clients: dict[str, dict[str, Any]] = attrs.field(factory=dict)
-    """For each client, the figures that the client has counted itself, such as its messages."""
+    """Maps each client to the figures that the client has counted itself, such as its messages."""
     crashes: int = 0
     """The routers and clients that ended by themselves."""
     unfinished: tuple[str, ...] = ()

@@ -22,7 +22,7 @@ from failover.audit.read.segments import FILE, MESH
 from topic.journal import Event
 
 Kept = dict[str, tuple[int, int]]
-"""For each router that keeps only its latest segments, the incarnation and number of the first segment that it
+"""Maps each router that keeps only its latest segments to the incarnation and number of the first segment that it
 keeps."""
 
 
@@ -90,7 +90,7 @@ class Log:
     last_time: int
     stopped: bool
     set_back_us: int = 0
-    """By how many µs the writer's clock was set back while it wrote the log."""
+    """The number of µs by which the writer's clock was set back while it wrote the log."""
     ordered: bool = True
     """Whether the audit orders entries by this log's wall clock."""
     boot: str = ""
@@ -224,7 +224,7 @@ def _log(segments: Sequence[ControlRow], gap: Gap | None, kept: Kept) -> Log:
 
 
 def _back(one: dict[str, Any], other: dict[str, Any]) -> int:
-    """By how many µs the clock was set back from one segment to the next."""
+    """The number of µs by which the clock was set back from one segment to the next."""
     known = one["last_time"] is not None and other["first_time"] is not None
     return one["last_time"] - other["first_time"] if known else 0
 

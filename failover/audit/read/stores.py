@@ -14,8 +14,8 @@ one router."""
 StoreOf = tuple[str, Mapping[str, SetContent]]
 """A router, and the content of its store for each set."""
 Stamps = Mapping[Path, tuple[int, int]]
-"""For each file, when it last changed, in nanoseconds, and its size in bytes. Both are zero if the file does not
-exist."""
+"""Maps each file to the time at which it last changed, in nanoseconds, and to its size in bytes. Both are zero if the
+file does not exist."""
 
 
 def find_stores(run_dirs: Iterable[str]) -> tuple[list[StoreOf], Stamps]:

@@ -85,9 +85,11 @@ class PairRow:
     away: int = 0
     """How many deliveries were accepted without the subscriber while it was gone for longer than its timeout."""
     unowed: dict[str, int] = attrs.field(factory=dict)
-    """For each reason in `kinds.UNOWED`, how many deliveries the subscriber processed although it was not owed them."""
+    """Maps each reason in `kinds.UNOWED` to the number of deliveries that the subscriber processed although it was not
+    owed them."""
     unprocessed: dict[str, int] = attrs.field(factory=dict)
-    """For each reason in `kinds.UNPROCESSED`, how many deliveries the subscriber was owed and did not process."""
+    """Maps each reason in `kinds.UNPROCESSED` to the number of deliveries that the subscriber was owed and did not
+    process."""
 
     @property
     def remarks(self) -> list[str]:
@@ -135,7 +137,8 @@ class Report:
     publishers: tuple[PublisherRow, ...]
     pairs: tuple[PairRow, ...]
     violations: dict[str, int]
-    """For each kind of violation, how many were found. Kinds without a violation are left out."""
+    """Maps each kind of violation to the number of violations that were found. Kinds without a violation are left
+    out."""
     findings: tuple[Finding, ...]
     doubts: tuple[str, ...]
     """Unknown facts that keep the verdict from *holds*."""

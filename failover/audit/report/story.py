@@ -53,7 +53,7 @@ BY = {
     BY_MAP: "the unsettled map of {subscriber} says: {outcome}",
     BY_TTL: "answered {publisher}: {outcome}, because it expired before any subscriber had it",
 }
-"""For some details of entries, the text that the story shows."""
+"""Maps some details of entries to the texts that the story shows for them."""
 EDGE: Mapping[Event, str] = {
     **HOME,
     Event.RECEIVED: "received from its home {peer}",
@@ -140,7 +140,7 @@ class DeliveryStory:
 
 @attrs.frozen(slots=True)
 class Setting:
-    """What a story needs to know about the run, apart from the delivery's own entries."""
+    """The facts about the run that a story needs, apart from the delivery's own entries."""
 
     control: Sequence[ControlRow]
     logs: Sequence[Log]

@@ -36,7 +36,7 @@ TYPES: dict[str, tuple[DataType, Any]] = {
     "array<string>": (ArrayType(StringType()), pa.list_(pa.string())),
     VIOLATIONS: (ArrayType(_VIOLATION), pa.list_(pa.struct([("kind", pa.string()), ("router", pa.string())]))),
 }
-"""For each type in SQL, the type in Spark and the type in Arrow."""
+"""Maps each type in SQL to the type in Spark and the type in Arrow."""
 
 
 class Column(NamedTuple):

@@ -25,7 +25,7 @@ TUN: Final = "/dev/net/tun"
 SET_INTERFACE: Final = 0x400454CA
 PACKETS_ONLY: Final = 0x0001 | 0x1000  # IFF_TUN, IFF_NO_PI
 PROGRAMS: Final = {"ip": "iproute2", "setpriv": "util-linux"}
-"""For each program that a run needs, the package that has it."""
+"""Maps each program that a run needs to the package that has it."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 

@@ -36,7 +36,8 @@ class Names:
     """The names that a target may have. They depend on the kind of targets of the fault's word (`Aim`)."""
 
     counted: Mapping[Aim, Sequence[str]]
-    """For each kind of targets, all names. `one`, `minority`, `majority` and `all` choose among these."""
+    """Maps each kind of targets to all names of this kind. `one`, `minority`, `majority` and `all` choose among these
+    names."""
     named: Mapping[Aim, Sequence[str]]
     clients: Mapping[str, Sequence[str]]
     """The names of the clients, by role: publisher or subscriber."""

@@ -77,9 +77,9 @@ class Script:
     duration: float
     clients: tuple[ScriptClient, ...]
     groups: Mapping[str, tuple[str, ...]]
-    """For each group, the names of its clients."""
+    """Maps each group to the names of its clients."""
     sets: Mapping[str, tuple[str, ...]]
-    """For each named set of routers, the names of the routers."""
+    """Maps each named set of routers to the names of the routers."""
     faults: tuple[FaultLine, ...]
 
     @property

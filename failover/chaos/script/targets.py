@@ -96,9 +96,9 @@ class Field:
     groups: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
     """Maps the name of each group to the names of its members."""
     seats: Mapping[str, str] = attrs.field(factory=dict)
-    """For each client, the router to which it is attached, or was attached last."""
+    """Maps each client to the router to which it is attached, or was attached last."""
     voters: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
-    """For each replica set its voters, beginning with the leader."""
+    """Maps each replica set to its voters, beginning with the leader."""
 
 
 def resolve(target: Target, field: Field, random: Random) -> tuple[str, ...]:

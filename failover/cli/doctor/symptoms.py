@@ -56,7 +56,7 @@ class Disk:
 
 @frozen
 class StoreFault:
-    """What is wrong with a router's store of replica sets."""
+    """A fault of a router's store of replica sets."""
 
     why: str
     is_refused: bool
@@ -66,10 +66,10 @@ class StoreFault:
 
 @frozen
 class Clock:
-    """What a router's status tells about its clock."""
+    """The facts in a router's status about its clock."""
 
     ahead_s: float
-    """By how many seconds the clock was ahead of this host's clock when the router's status arrived."""
+    """The number of seconds by which the clock was ahead of this host's clock when the router's status arrived."""
     moved_s: float
     """How far the clock was set since the router started, in seconds. For this field and the following ones see `clock`
     in docs/entities.md."""
@@ -99,27 +99,26 @@ class Symptoms:
     security: str = ""
     """The errors in the files for security that the topology names. The text is empty if they have none."""
     certificates: Mapping[str, Validity] = Factory(dict)
-    """For each router, the time in which its certificate is valid."""
+    """Maps each router to the period in which its certificate is valid."""
     taken: Mapping[str, str] = Factory(dict)
-    """For each listener whose address cannot be used, the reason. Only routers of this host that are stopped have
-    entries."""
+    """Maps each listener whose address cannot be used to the reason. Only stopped routers of this host have entries."""
     held: Mapping[str, Path] = Factory(dict)
-    """For each listener whose address is already used by this same mesh, the run directory in which it runs."""
+    """Maps each listener whose address a router of this same mesh already uses to the run directory of this router."""
     disk: Disk | None = None
     """The disk that has the run directory."""
     views: Mapping[str, RouterView] = Factory(dict)
     clocks: Mapping[str, "Clock"] = Factory(dict)
-    """For each router that answers, on any host, its clock."""
+    """Maps each router that answers, on any host, to its clock."""
     elsewhere: Mapping[str, Mapping[str, Any]] = Factory(dict)
     """The status of each router that is on another host."""
     stores: Mapping[str, StoreFault] = Factory(dict)
-    """For each router of this host that is stopped, what is wrong with its store of replica sets."""
+    """Maps stopped routers of this host to the faults of their stores of replica sets."""
     ended: Mapping[str, str] = Factory(dict)
-    """For each router, the last line of the last traceback in its log."""
+    """Maps each router to the last line of the last traceback in its log."""
 
     @property
     def statuses(self) -> dict[str, Mapping[str, Any]]:
-        """For each router that answers, on any host, its status."""
+        """Maps each router that answers, on any host, to its status."""
         here = {name: view.status for name, view in self.views.items() if view.status is not None}
         return {**here, **self.elsewhere}
 
@@ -177,7 +176,7 @@ def security(topology: Topology, routers: Collection[str]) -> tuple[str, dict[st
 
 
 def taken(topology: Topology, routers: Collection[str]) -> dict[str, str]:
-    """For each listener of these routers whose address cannot be used, the reason."""
+    """Maps each listener of these routers whose address cannot be used to the reason."""
     found = {}
     for router, role, address in topology.listeners():
         if router not in routers or not address.port:
@@ -190,7 +189,7 @@ def taken(topology: Topology, routers: Collection[str]) -> dict[str, str]:
 
 
 def held(topology: Topology) -> dict[str, Path]:
-    """The listeners of routers of this mesh that already run on this machine. Each has the run directory of its
+    """Maps each listener of the routers of this mesh that already run on this machine to the run directory of its
     router."""
     found = {}
     for directory in running_meshes():
@@ -204,7 +203,7 @@ def held(topology: Topology) -> dict[str, Path]:
 
 
 def stores(topology: Topology, directory: RunDirectory, routers: Iterable[str]) -> dict[str, StoreFault]:
-    """For each of these routers whose store of replica sets has a fault, the fault. The function opens copies of the
+    """Maps each of these routers whose store of replica sets has a fault to the fault. The function opens copies of the
     stores, because opening changes a store."""
     if topology.queues is None:
         return {}

@@ -209,7 +209,7 @@ class _Steps:
     rings: Mapping[str, Sequence[str]]
     """The second step: these replica sets have to get these new rings."""
     sought: WantedSets
-    """What the operator wants of the replica sets."""
+    """The operator's wishes for the replica sets."""
     last: Topology
     """The last step: the mesh has to match this plan. Routers that leave with it have no replicas by then."""
 

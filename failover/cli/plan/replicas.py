@@ -20,7 +20,7 @@ from router.mesh.shown.sets import ShownSet, why_kept
 
 @attrs.frozen
 class WantedSets:
-    """What the operator wants of the replica sets."""
+    """The operator's wishes for the replica sets."""
 
     stays: Sequence[str]
     """The routers that may have replicas."""
@@ -29,9 +29,9 @@ class WantedSets:
     replicas: int = 0
     """A hashed set has at least this number of voters, if the mesh has so many routers."""
     named: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
-    """For each named set whose voters the operator has chosen, these voters."""
+    """Maps each named set whose voters the operator has chosen to these voters."""
     copies: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
-    """For each of these named sets, the routers that are to keep an asynchronous copy."""
+    """Maps each of these named sets to the routers that are to keep an asynchronous copy."""
     forced: bool = False
     """Whether the routers of `gone` do not run. If a set has a majority without such a router, the router may leave
     although it stays a voter of the set in name."""

@@ -16,7 +16,7 @@ from router.amqp.format.sections import read_message
 from topic.properties import MOVE
 
 SCHEMES: Final = {"amqp": 5672, "amqps": 5671}
-"""For each scheme of a URL its default port."""
+"""Maps each scheme of a URL to its default port."""
 PORTS: Final = range(1, 65536)
 MAX_ROUTERS: Final = 256
 FIRST_PAUSE_S: Final = 0.05

@@ -282,8 +282,8 @@ class SqliteStore:
             return saved
 
     def others(self, role: Role, identity: LinkIdentity) -> list[tuple[str, LinkIdentity, int]]:
-        """For each other link in this store that has not ended: its role, its identity, and the number of its unsettled
-        deliveries."""
+        """The other links in this store that have not ended. Each has its role, its identity, and the number of its
+        unsettled deliveries."""
         with self._lock, self._explained(UNUSABLE):
             rows = self._ask(_OTHERS, _key(role, identity)).fetchall()
         return [(other, LinkIdentity(*names), unsettled) for other, *names, unsettled in rows]

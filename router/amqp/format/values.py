@@ -23,7 +23,7 @@ TRANSACTIONAL: Final = 0x34
 
 HEARTBEAT: Final = b"\0\0\0\x08\x02\0\0\0"  # a heartbeat: a frame without a body (AMQP 1.0 2.4.5)
 
-MAX_TAG: Final = 32  # the most bytes of a delivery-tag (AMQP 1.0 2.8.7)
+MAX_TAG: Final = 32  # the highest number of bytes of a delivery-tag (AMQP 1.0 2.8.7)
 
 # The two descriptors by which a filter set may name a selector.
 SELECTOR: Final = "apache.org:selector-filter:string"

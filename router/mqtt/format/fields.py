@@ -16,7 +16,7 @@ LONGEST: Final = 0xFFFF
 MOST_PROPERTIES: Final = 60 * 1024
 """The highest number of bytes of all properties of one packet. AMQP encodes the length of a text in more bytes than
 MQTT. With this limit, the properties stay below 64 KiB when they are AMQP sections."""
-_MOST_DIGITS: Final = 4  # the most bytes of a number of variable length
+_MOST_DIGITS: Final = 4  # the highest number of bytes of a number of variable length
 WILL: Final = 0
 """Stands for the properties of a will in the table of properties. In this table, a place is the number of a kind of
 packet; no kind of packet has the number 0."""

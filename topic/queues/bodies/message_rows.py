@@ -310,7 +310,8 @@ class MessageRows:
         self.sent = SentRows()
         """The messages in the outbox of the set."""
         self.expiring: dict[int, tuple[QueueId, int]] = {}
-        """For each message that expires, by position: its queue, and when its time ends (`Enqueue.expires`)."""
+        """Maps the position of each message that expires to the message's queue, and to the end of its time to live
+        (`Enqueue.expires`)."""
         self.size = 0
         """The sum of the sizes of all messages, in bytes."""
         self._count = 0
@@ -455,8 +456,8 @@ class MessageRows:
     # The methods from here on are about changes.
 
     def changes(self) -> Iterator[tuple[bytes, bytes | None, bytes | None]]:
-        """For each row about a message that has changed since the changes were last taken: key, former value and
-        present value."""
+        """Yields key, former value and present value of each row about a message that has changed since the changes
+        were last taken."""
         for position, value in self._gone.items():
             yield about_key(position), value, None
         for position, queue in self._fresh.items():

@@ -22,10 +22,10 @@ class Declarations:
     def __init__(self, sets: ReplicaSets) -> None:
         self._sets = sets
         self._asked: dict[int, tuple[Any, Declare]] = {}
-        """For each declaration that has no answer, by the number of its request: the end of the client's link, and the
-        declaration."""
+        """The declarations without an answer. Maps the number of the request to the end of the client's link, and to
+        the declaration."""
         self._following: dict[int, Declare | Delete | Configure] = {}
-        """The requests of `follow` that have no answer, by number."""
+        """The requests of `follow` without an answer, keyed by their numbers."""
 
     def declare(self, end: Any, asked: Declare, now: float) -> None:
         """Declare a queue for a client. The end of the client's link gets a `Declared` action."""

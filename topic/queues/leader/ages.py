@@ -27,7 +27,7 @@ class DecidedTimes:
         """`index`: the last entry that was decided when this router began to lead."""
         self._indices = array("q", [index])
         self._times = array("d", [now])
-        """For each mark (see the module), the time at which this router saw the mark's index decided."""
+        """The times of the marks (see the module). At the time of a mark, this router saw the mark's index decided."""
 
     def __len__(self) -> int:
         return len(self._times)

@@ -99,20 +99,20 @@ class Egress(SetPublisher):
         self._doubted: deque[int] = deque()
         """The positions of messages that were reserved before this router led, and that the home does not have yet."""
         self._named: dict[int, bytes] = {}
-        """The tags of the deliveries in `_doubted`, by position. The map of the attach names these deliveries."""
+        """Maps each position in `_doubted` to the tag of its delivery. The map of the attach names these deliveries."""
         self._free: list[int] = []
         """A heap with the positions of the messages that the home does not have, except the positions in `_doubted`."""
         self._last = -1
         """The highest position in the queue when this egress was attached."""
         self._expected: dict[int, dict[int, bytes]] = {}
-        """The messages of `Enqueue`s that are proposed but not decided yet, by log index and then by position."""
+        """The messages of `Enqueue`s that are proposed but not decided yet, keyed by log index and then by position."""
         self._transactions: set[int] = set()
         """The log indices of undecided transactions that may put messages into the queue."""
         self._ends: dict[int, int] = {}
-        """When the time of each message in `_expected` ends, by position, in milliseconds since 1970. Messages whose
-        time does not end are left out."""
+        """Maps the position of each message in `_expected` to the end of the message's time to live, in milliseconds
+        since 1970. Messages whose time does not end are left out."""
         self._chosen: dict[bytes, list[Record]] = {}
-        """For each consumer, by name, the deliveries that the egress has to reserve for it."""
+        """Maps the name of each consumer to the deliveries that the egress has to reserve for the consumer."""
         self._over: list[Record] = []
         """The deliveries that consumers have accepted, and whose messages the egress has to dequeue."""
         self._rejected: list[Record] = []
@@ -127,8 +127,8 @@ class Egress(SetPublisher):
         self._lacks_body = False
         """Whether a body is missing in memory: the body of the first message that waits to be published."""
         self._refusers: dict[int, frozenset[bytes]] = {}
-        """For each position, the consumers that, as far as this leader knows, have refused the message for
-        themselves."""
+        """Maps the position of each message to the consumers that have refused the message for themselves, as far as
+        this leader knows."""
         self._aside: dict[frozenset[bytes], list[int]] = {}
         """The messages that this egress keeps from the home, because all consumers with room have refused them. For
         each set of consumers that have refused the same messages, a heap of the positions of these messages. They are
@@ -139,14 +139,15 @@ class Egress(SetPublisher):
         self._failed: set[int] = set()
         """The positions of messages whose deliveries have failed and are just ending."""
         self._resting: dict[int, bool] = {}
-        """For each resting message (`Proposer.rest`), by position, whether it waits for its delivery time."""
+        """Maps the position of each resting message (`Proposer.rest`) to True if the message waits for its delivery
+        time."""
         self._some_are_gone = False
         """Whether some messages in `_resting` may have left the queue."""
         self._locks = Locks(self, log, lambda: node.topic.outlet.time_ms)
         self._taken_back: set[Record] = set()
         """The deliveries whose messages consumers held for too long, and that have not ended yet."""
         self._draining: dict[bytes, Draining] = {}
-        """The consumers of the queue that drain, by name."""
+        """The consumers of the queue that drain, keyed by name."""
 
     def attach_as_leader(self, clock: int, now: float) -> None:
         """Attach the link, because this router begins to lead. `clock`: the clock of the attach (`term_clock`)."""

@@ -123,7 +123,7 @@ class Ingress(SubscribingEnd, InsideEnd):
         self._is_asked = False
         """Whether the core has sent an echo, which asks whether this end has read all settlements so far."""
         self._asked: dict[int, _Asked] = {}
-        """The entries that this end has proposed and that are not decided yet, by log index."""
+        """The entries that this end has proposed and that are not decided yet, keyed by log index."""
         self._held = 0
         """The bytes of messages that no decided entry has enqueued yet."""
         self._is_full = False

@@ -80,11 +80,11 @@ class LedSet:
         self._attaches = 0
         """The number of attaches that this leader has made in this term."""
         self._proposed: dict[int, ProposingEnd] = {}
-        """For each undecided entry, by log index, the end that has proposed it."""
+        """Maps the log index of each undecided entry to the end that has proposed the entry."""
         self._enqueues: dict[int, Enqueue] = {}
-        """The undecided entries of this leader that enqueue messages, by log index."""
+        """The undecided entries of this leader that enqueue messages, keyed by log index."""
         self._transacts: dict[int, Transact] = {}
-        """The undecided entries of this leader that have transactions, by log index."""
+        """The undecided entries of this leader that have transactions, keyed by log index."""
         self._busy: dict[ProposingEnd, None] = {}
         """The ends that have to propose again because the leader was busy."""
         self._is_under_way = False
@@ -94,10 +94,10 @@ class LedSet:
         self.deadline = math.inf
         """The latest time at which the ends in `_patient` propose; infinite if there are none."""
         self._undeclared: dict[str, bool] = {}
-        """For each undeclared queue that has consumers, whether its `Declare` has been proposed."""
+        """Maps each undeclared queue that has consumers to True if its `Declare` has been proposed."""
         self.egresses: dict[QueueId, Egress] = {}
         self._reading: dict[int, ReadingEnd] = {}
-        """For each read of bodies, by its number (`ReplicaSets.read`), the end that has asked for it."""
+        """Maps the number of each read of bodies (`ReplicaSets.read`) to the end that has asked for the read."""
         self.doubts_disk_at = math.inf
         """When `test_disk` is due; infinite if no read is under way."""
         self._ahead = 0

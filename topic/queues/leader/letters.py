@@ -74,12 +74,13 @@ class Letters(SetPublisher):
         self._left: deque[int] = deque()
         """The positions of messages that are still to be published."""
         self._doubted: dict[int, bytes] = {}
-        """For each message in the map of this attach, by position, its delivery-tag. Messages that this publisher has
-        published again since are left out."""
+        """Maps the position of each message in the map of this attach to the message's delivery-tag. Messages that this
+        publisher has published again since are left out."""
         self._paused: list[tuple[float, int]] = []
         """A heap of paused messages: when to publish the message again, and its position."""
         self._tries: dict[int, int] = {}
-        """By position, how often the address has not taken the message in this term."""
+        """Maps the position of a message to the number of times that the address has not taken the message in this
+        term."""
         self._taken: list[Record] = []
         self._refused: list[Record] = []
 

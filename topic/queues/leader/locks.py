@@ -31,7 +31,7 @@ class Locks:
         self._time_ms = time_ms
         self._lock_ms: int | None = None
         self._since: dict[int, int] = {}
-        """For each held message, by position, when its consumer got it. The earliest comes first."""
+        """Maps the position of each held message to the time when its consumer got the message, the earliest first."""
         self._is_set = False
         """Whether a timer runs (`Proposer.rest`)."""
 

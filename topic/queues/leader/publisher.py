@@ -70,9 +70,9 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
         self._is_asked = False
         """Whether the core has sent an echo that this end has not answered yet."""
         self._asked: dict[int, Proposed] = {}
-        """The entries that this end has proposed and that are not decided yet, by log index."""
+        """The entries that this end has proposed and that are not decided yet, keyed by log index."""
         self._read: dict[int, bytes] = {}
-        """The bodies that were read ahead and are not published yet, by position."""
+        """The bodies that were read ahead and are not published yet, keyed by position."""
         self._is_reading = False
         self._reads_of: QueueId | None = None
         """The queue whose messages this publisher publishes; None for the outbox."""

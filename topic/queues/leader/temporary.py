@@ -32,8 +32,8 @@ class TemporaryQueues:
         self._state = state
         self._directory = directory
         self._away: dict[str, float] = {}
-        """For each incarnation of a router that is named in the settings of a queue and is out of contact: the time at
-        which the leader first found it so."""
+        """The incarnations of routers that settings of queues name, and that are out of contact. Maps each one to the
+        time at which the leader first found it out of contact."""
         self._unlinked: dict[QueueId, float] = {}
         """Maps each queue that exists only while it has links, and that has none now, to the time at which the leader
         first found it without a link."""

@@ -56,7 +56,8 @@ class SetMoves:
         """When this router began to lead, or last tried to hand over."""
         self._tried_at = -math.inf
         self._seen: dict[str, tuple[float, int]] = {}
-        """For each router with consumers, when they were last seen, and how many they were."""
+        """Maps each router with consumers to the time when the consumers were last seen, and to their number at that
+        time."""
         self._pause = PAUSE_S
         self._moved_at = -math.inf
         """When the set last followed its consumers to another router."""
@@ -141,7 +142,7 @@ class SetMoves:
         return next(filter(None, map(led.successor_at, self._wanted())), None)
 
     def _wanted(self) -> Iterator[str]:
-        """The other routers that could lead, by name, the best one first."""
+        """The names of the other routers that could lead, the best one first."""
         here, others = self._router, sorted(self._seen.keys() - {self._router})
         if self.policy.kind == SHARE:
             yield from sorted(others, key=lambda router: router < here)

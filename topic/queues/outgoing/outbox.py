@@ -62,9 +62,10 @@ class SetOutbox:
         self._rows = rows
         self._letters: dict[int, Letter] = {}
         self._by_address: dict[str, dict[int, None]] = {}
-        """For each address, the positions of its messages, in the order in which they came into the outbox."""
+        """Maps each address to the positions of the messages for it, in the order in which they came into the
+        outbox."""
         self._counts: dict[QueueId, int] = {}
-        """For each queue, how many of its messages are in the outbox."""
+        """Maps each queue to the number of its messages in the outbox."""
 
     def __len__(self) -> int:
         return len(self._letters)
@@ -121,8 +122,8 @@ class SetOutbox:
 
 
 def read_sendings(rows: Iterable[tuple[bytes, bytes]]) -> dict[int, Sending]:
-    """Read the address and reason of each message in the outbox, by position, from these rows. Raises ValueError if a
-    row is wrong."""
+    """Read from these rows the address and the reason of each message in the outbox. The result is keyed by position.
+    Raises ValueError if a row is wrong."""
     return dict(_read(*row) for row in rows if row[0][:1] == LETTER)
 
 

@@ -33,7 +33,8 @@ class _Asker:
     floor: int
     """The router has the answers to all transactions with lower numbers."""
     answers: dict[int, str]
-    """For each transaction, by number: `COMMITTED`, or the reason for which it was rolled back."""
+    """Maps the number of each transaction to `COMMITTED`, or to the reason for which the transaction was rolled
+    back."""
 
     @property
     def row(self) -> bytes:

@@ -63,7 +63,7 @@ class Transaction:
     set: str = ""
     """The set of the transaction's queues; empty while the transaction has no queue."""
     posts: dict[str, list[bytes]] = attrs.Factory(dict)
-    """For each queue, by name, the messages for it, in order."""
+    """Maps the name of each queue to the messages for the queue, in order."""
     retired: dict[Any, "Retired"] = attrs.Factory(dict)
     """The outcomes that are part of the transaction, each by its delivery."""
     count: int = 0
@@ -112,16 +112,16 @@ class Transactions:
         self._most_bytes = most_bytes
         self._names = count(1)
         self._open: dict[bytes, Transaction] = {}
-        """The open transactions, by name."""
+        """The open transactions, keyed by name."""
         self._of: dict[Any, int] = {}
-        """For each connection with open transactions, how many it has."""
+        """Maps each connection with open transactions to their number."""
         self._waiting: dict[str, deque[Transaction]] = {}
-        """For each set, the transactions to be committed that this router has not sent to the set's leader yet."""
+        """Maps each set to the transactions to be committed that this router has not sent to the set's leader yet."""
         self._deciding: dict[int, tuple[Transaction, int]] = {}
-        """For each transaction that its set has to decide, by the number of the request at this router: the
-        transaction, and its number at the set."""
+        """The transactions that their sets have to decide. Maps the number of the request at this router to the
+        transaction, and to the transaction's number at its set."""
         self._numbers: dict[str, int] = {}
-        """For each set, the number that the next transaction at this set gets."""
+        """Maps each set to the number that the next transaction at this set gets."""
         self._out: list[LinkAction] = []
 
     # The methods from here on are about events of clients.

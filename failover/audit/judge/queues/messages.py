@@ -97,17 +97,18 @@ class QueueVerdicts:
     violations: Violating
     """The violations about messages of queues. For each kind of violation, an array has one flag for each message."""
     repeated: Mapping[str, Flags]
-    """For each reason in `kinds.REPEATED`, flags of the pairs (a delivery and an ingress) whose message was enqueued
+    """Maps each reason in `kinds.REPEATED` to flags of the pairs (a delivery and an ingress) whose message was enqueued
     more than once for this reason."""
     passed: Mapping[tuple[str, str], Passage]
-    """For each log and set, the messages that came into the set's queues and left them."""
+    """Maps each log and set to the growth of the set's queues by this log: the messages that came, minus the messages
+    that left (`Passage`)."""
     unstored: Counter[tuple[str, str]]
-    """For each set, the number of messages that queues should still have but that no store has, with two more sums
-    (`passages.unstored`)."""
+    """Three sums for each set, as `passages.unstored` returns them. One is the number of messages that the queues
+    should still have, but that no store has."""
 
     def counts(self) -> Counter[tuple[str, str]]:
-        """For the address of each queue's egress and each name of a count, the number of messages. The counts are
-        `enqueued`, `returned` and each `MessageEnd`."""
+        """The numbers of messages, keyed by the address of the queue's egress and by the name of the count. The counts
+        are `enqueued`, `returned` and each `MessageEnd`."""
         of, found = self.messages, Counter[tuple[str, str]]()
         flags = {why.value: of.groups.any(of.left(why)) for why in MessageEnd}
         numbers = {name: flag.astype(np.int64) for name, flag in flags.items()}

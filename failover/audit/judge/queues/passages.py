@@ -24,9 +24,9 @@ class Passage:
     entries cut the log into parts. The first element of each list is for the part before the first CONTENT entry."""
 
     messages: list[int]
-    """For each part of the log, by how much the number of messages in the queues grew."""
+    """The growth of the number of messages in the queues, for each part of the log."""
     positions: list[int]
-    """For each part of the log, by how much the sum of the messages' positions grew, modulo `WRAP`."""
+    """The growth of the sum of the messages' positions, modulo `WRAP`, for each part of the log."""
 
     def add(self, other: "Passage") -> None:
         self.messages = [one + more for one, more in zip(self.messages, other.messages, strict=True)]
@@ -34,7 +34,8 @@ class Passage:
 
 
 def passages(told: Rows, contents: Contents) -> dict[tuple[str, str], Passage]:
-    """For each log and set, the messages that, by this log, came into the set's queues and left them."""
+    """Maps each log and set to the growth of the set's queues by this log: the messages that came, minus the messages
+    that left."""
     signs = np.where(told.event == Event.ENQUEUED, 1, np.where(told.event == Event.LEFT, -1, 0))
     sets = np.array([*(queue_of(text)[0] if is_egress(text) else "" for text in told.strings), ""])[told.address]
     logs = {log.name: code for code, log in enumerate(told.logs)}
