@@ -127,15 +127,21 @@ async def measured(mesh: RunningMesh, asked: argparse.Namespace) -> None:
         nursery.start_soon(turned_over, publisher, consumer, rate)
         if not cuts:
             longest.append(await probe(mesh, "without", probed, seconds))
-        came, there = len(publisher.accepted), len(publisher.accepted) - len(consumer.received)
+        before, there = len(publisher.accepted), len(publisher.accepted) - len(consumer.received)
+        came = 0
+
+        async def until_copied() -> None:
+            nonlocal came
+            await copied(mesh, asked.within)
+            came = len(publisher.accepted) - before
+
         await add(mesh)
         async with trio.open_nursery() as both:
-            both.start_soon(copied, mesh, asked.within)
+            both.start_soon(until_copied)
             if cuts:
                 await cut(mesh, cuts, drawn)
             else:
                 longest.append(await probe(mesh, "with   ", probed, seconds))
-        came = len(publisher.accepted) - came
         print(f"{len(publisher.accepted):,} came, {len(consumer.received):,} left", flush=True)
         nursery.cancel_scope.cancel()
 

@@ -84,29 +84,42 @@ def _oncemesh(nodes: Mapping[str, Node], *words: str) -> bytes:
 
 @contextmanager
 def rabbitmq() -> Iterator[Broker]:
-    ports = free_ports(7)
-    mapper, names = ports.pop(), ("a", "b", "c")
     with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
-        nodes: dict[str, Node] = {}
-        homes: dict[str, Mapping[str, str]] = {}
-        for name, amqp, dist in zip(names, ports[:3], ports[3:], strict=True):
-            homes[name] = _home(Path(directory) / name, name, amqp, dist, mapper)
-        stack.callback(_end, _start_mapper(homes["a"]))
+        homes, addresses = rabbitmq_homes(Path(directory), stack)
         for environment in homes.values():
             process = subprocess.Popen(
                 [str(RABBITMQ / "rabbitmq-server")],
                 env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
             stack.callback(_end, process)
-        for name, amqp in zip(names, ports, strict=False):
-            pid = _pid(Path(homes[name]["RABBITMQ_PID_FILE"]))
-            _control(homes[name], "await_startup", "--timeout", str(STARTED_S))
-            nodes[name] = Node(f"127.0.0.1:{amqp}", pid)
-        queue = 'rabbit_misc:r(<<"/">>, queue, <<"bench">>), true, false'
-        kind = '[{<<"x-queue-type">>, longstr, <<"quorum">>}], none, <<"bench">>'
-        _control(homes["a"], "await_online_nodes", "3")
-        _control(homes["a"], "eval", f"rabbit_amqqueue:declare({queue}, {kind}).")
+        pids = declare_at_rabbitmq(homes)
+        nodes = {name: Node(address, pids[name]) for name, address in addresses.items()}
         yield Broker(nodes, "a", "/amq/queue/bench", ("--user", "guest", "--pass", "guest"))
+
+
+def rabbitmq_homes(directory: Path, stack: ExitStack) -> tuple[dict[str, Mapping[str, str]], dict[str, str]]:
+    """The environments of three nodes of RabbitMQ, and their addresses for clients. Writes the nodes' files, and starts
+    their port mapper, which ends with `stack`."""
+    ports = free_ports(7)
+    mapper, addresses, homes = ports.pop(), dict[str, str](), dict[str, Mapping[str, str]]()
+    for name, amqp, dist in zip("abc", ports[:3], ports[3:], strict=True):
+        homes[name] = _home(directory / name, name, amqp, dist, mapper)
+        addresses[name] = f"127.0.0.1:{amqp}"
+    stack.callback(_end, _start_mapper(homes["a"]))
+    return homes, addresses
+
+
+def declare_at_rabbitmq(homes: Mapping[str, Mapping[str, str]]) -> dict[str, int]:
+    """Wait until the nodes run, and declare a quorum queue that node a leads. Returns the process of each node."""
+    pids: dict[str, int] = {}
+    for name, environment in homes.items():
+        pids[name] = _pid(Path(environment["RABBITMQ_PID_FILE"]))
+        _control(environment, "await_startup", "--timeout", str(STARTED_S))
+    queue = 'rabbit_misc:r(<<"/">>, queue, <<"bench">>), true, false'
+    kind = '[{<<"x-queue-type">>, longstr, <<"quorum">>}], none, <<"bench">>'
+    _control(homes["a"], "await_online_nodes", "3")
+    _control(homes["a"], "eval", f"rabbit_amqqueue:declare({queue}, {kind}).")
+    return pids
 
 
 def free_ports(count: int) -> list[int]:
@@ -179,7 +192,7 @@ def _start_mapper(environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
     )  # fmt: skip
     at = environment["ERL_EPMD_ADDRESS"], int(environment["ERL_EPMD_PORT"])
     until = time.monotonic() + STARTED_S
-    while not _listens(at):
+    while not listens(at):
         if time.monotonic() > until:
             _end(process)
             sys.exit(f"bench: epmd does not listen at {at} after {STARTED_S} s")
@@ -187,7 +200,7 @@ def _start_mapper(environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
     return process
 
 
-def _listens(at: tuple[str, int]) -> bool:
+def listens(at: tuple[str, int]) -> bool:
     try:
         socket.create_connection(at).close()
     except OSError:
@@ -313,14 +326,18 @@ MOVED: Final = (
     Case("10 consumers, at c", 0, consumers=10, rate=300),
     Case("a consumer at each router", 0, rate=300, everywhere=True),
 )
+FULL: Final = 20_000
+"""Messages at full load."""
 FOLLOWED_S: Final = 31
 """Seconds after which a leader may follow its consumers."""
 
 
-def policies(seconds: int, console: Console) -> None:
-    """A set that begins at router a, with each policy in turn. The publisher is at a."""
-    table = Table("moves", "workload", "led by", "moves", *list(FIGURES)[1:], "longest gap ms", title="policies")
-    for policy in POLICIES:
+def policies(asked: Sequence[str], seconds: int, console: Console) -> None:
+    """A set that begins at router a, with each of these policies in turn. The publisher is at a. Each workload comes at
+    a fixed rate, then at full load."""
+    heads = ("moves", "workload", "led by", "moves", *list(FIGURES)[1:], "longest gap ms", "full load msg/s")
+    table = Table(*heads, "full load CPU-µs/msg", title="policies")
+    for policy in asked:
         more = f"  named: [{{name: bench, prefix: {QUEUE}, voters: [a, b, c], moves: {policy}}}]\n"
         with ours(more) as started:
             _oncemesh(started.nodes, "queue", "move", "bench", "a")
@@ -331,7 +348,9 @@ def policies(seconds: int, console: Console) -> None:
                 before = _term(broker)
                 result = load(broker, attrs.evolve(case, count=seconds * case.rate), "c")
                 figures = [f"{of(result):,.1f}" for of in list(FIGURES.values())[1:]]
-                row = (_leader(broker.nodes), str(_term(broker) - before), *figures, f"{result['max_gap_ms']:,.0f}")
+                row = [_leader(broker.nodes), str(_term(broker) - before), *figures, f"{result['max_gap_ms']:,.0f}"]
+                full = load(broker, attrs.evolve(case, count=FULL, rate=0), "c")
+                row += [f"{of(full):,.0f}" for of in list(FIGURES.values())[:2]]
                 table.add_row(policy, case.title, *row)
                 console.print(policy, case.title, *row)
     console.print(table)
@@ -349,7 +368,7 @@ def main() -> None:
     parser.add_argument("--kill", action="store_true", help="kill nodes instead")
     parser.add_argument("--moves", action="store_true", help="compare the policies by which the lead of a set moves")
     parser.add_argument("--seconds", type=int, default=15, help="of a run with --moves, default %(default)s")
-    parser.add_argument("--only", default="", help="only cases in whose title this is, as '500'")
+    parser.add_argument("--only", default="", help="only cases, or policies, with this text, as '500'")
     parser.add_argument("--alone", action="store_true", help="only ours")
     options = parser.parse_args()
     build()
@@ -358,7 +377,7 @@ def main() -> None:
     if (RABBITMQ / "rabbitmq-server").exists() and not options.alone:
         brokers["RabbitMQ"] = rabbitmq
     if options.moves:
-        policies(options.seconds, console)
+        policies([policy for policy in POLICIES if options.only in policy], options.seconds, console)
     elif options.kill:
         kill(brokers, options.runs, console)
     else:
