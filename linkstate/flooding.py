@@ -41,7 +41,7 @@ class Advertisement:
 
 
 class InstallResult(Enum):
-    """What a router does with a received advertisement."""
+    """The reaction of a router to a received advertisement."""
 
     NEWER = auto()  # the router keeps the advertisement, and passes it on
     KNOWN = auto()

@@ -33,7 +33,7 @@ class Advertised(Protocol):
 
 
 def shortest_paths(root: str, routers: Mapping[str, Advertised]) -> dict[str, Route]:
-    """The routes to all routers that `root` can reach, by name, and sorted by name."""
+    """The routes to all routers that `root` can reach, keyed and sorted by the router's name."""
     listed = {name: {(there, incarnation) for there, incarnation, _ in r.links} for name, r in routers.items()}
     routes: dict[str, Route] = {}
     candidates: list[tuple[int, tuple[str, ...]]] = [(0, ())]

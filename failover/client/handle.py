@@ -83,7 +83,7 @@ class Handle:
 
 
 class Answer(NamedTuple):
-    """What the router has answered about one delivery."""
+    """The router's answer about one delivery."""
 
     handle: values.Handle
     delivery: Handle

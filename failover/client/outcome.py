@@ -7,7 +7,7 @@ from topic.journal import LoggedOutcome
 
 
 class Outcome(StrEnum):
-    """What a client knows about the end of a delivery."""
+    """The knowledge of a client about the end of a delivery."""
 
     ACCEPTED = "accepted"
     REJECTED = "rejected"

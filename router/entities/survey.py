@@ -31,8 +31,8 @@ class Ages:
         self._since: dict[tuple[str, bytes], float] = {}
 
     def look(self, seen: Iterable[tuple[str, bytes]]) -> dict[str, float]:
-        """For each name, return the seconds since a pass first saw one of the things that still wait under this name.
-        `seen`: pairs of a name and a thing that waits, such as a delivery."""
+        """Return a map from each name to the seconds since a pass first saw one of the things that still wait under
+        this name. `seen`: pairs of a name and a thing that waits, such as a delivery."""
         now = trio.current_time()
         self._since = {one: self._since.get(one, now) for one in seen}
         oldest: dict[str, float] = {}

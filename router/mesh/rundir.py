@@ -54,7 +54,7 @@ class RouterEntry:
 
     @property
     def listeners(self) -> dict[str, str]:
-        """The addresses of all listeners, by name."""
+        """The addresses of all listeners, keyed by the listener's name."""
         own = {AMQP: self.amqp, INTER: self.inter, HTTP: self.http, MQTT: self.mqtt}
         return {name: address for name, address in {**own, **self.more}.items() if address}
 

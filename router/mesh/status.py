@@ -38,7 +38,7 @@ class RouterView:
     mqtt: str = ""
     """The address for MQTT clients; empty if there is none."""
     more: Mapping[str, str] = attrs.Factory(dict)
-    """The addresses of further listeners, by name."""
+    """The addresses of further listeners, keyed by the listener's name."""
     is_elsewhere: bool = False
     """True if the router may run on another host: then only the router's own report can tell whether it runs."""
 

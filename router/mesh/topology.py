@@ -103,7 +103,8 @@ class _Reader(Reader):
         return str(name)
 
     def routers(self, root: MarkedMap) -> tuple[dict[str, RouterConfig], dict[str, int]]:
-        """The routers that are free of faults, by name, and the line of each router in the file."""
+        """The routers that are free of faults, and the line of each router in the file. Both are keyed by the router's
+        name."""
         found = root.get(MarkedText("routers"))
         if not isinstance(found, MarkedMap) or not found:
             line = root.line if found is None else found.line

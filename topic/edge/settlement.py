@@ -90,8 +90,8 @@ class Settlement:
             self._transfers.pump(subscriber)
 
     def _settle_resuming(self, records: list[Record], there: Iterable[LocalSubscriber]) -> list[LocalSubscriber]:
-        """Some subscribers still have to get these records by a resumed transfer, which then tells them of the
-        settlement. Keep the records for these subscribers, and return the subscribers."""
+        """Keep these settled records for the subscribers that still have to get them by a resumed transfer. The
+        transfer tells such a subscriber of the settlement. Returns these subscribers."""
         resuming = [subscriber for subscriber in there if subscriber.resuming]
         for subscriber in resuming:
             for record in records:

@@ -15,7 +15,7 @@ class Resolution:
     """The questions of other routers, and of this router's own edge, to one home."""
 
     def __init__(self, edge: Edge, liveness: Liveness, home: Decisions) -> None:
-        """`home` is told which routers have subscribers that may have a delivery."""
+        """This object reports to `home` which routers have subscribers that may have a delivery."""
         self._home = home
         self.outlet = edge.outlet
         self.records = edge.records

@@ -1,4 +1,4 @@
-"""What follows when the directory of a router changes (protocol 3.3, 6, 7 and 8).
+"""The effects of a change of a router's directory (protocol 3.3, 6, 7 and 8).
 
 A link attaches, moves, closes, expires or lapses, here or at another router. This router then detaches a client that is
 attached here by an older attach, awaits the subscriber where it is now, and joins the subscriber or ends it.

@@ -92,7 +92,7 @@ class WillWord(IntEnum):
 
 
 class WillState(IntEnum):
-    """What a router knows about a will."""
+    """The knowledge of a router about a will."""
 
     UNKNOWN = 0
     KEPT = 1

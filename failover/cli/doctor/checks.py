@@ -60,7 +60,7 @@ class Diagnosis:
 class Check:
     name: str
     asks: str
-    """What the check looks for, as a text. Doctor prints it if the check finds no fault."""
+    """A text that says which faults the check looks for. Doctor prints it if the check finds no fault."""
     applies: Callable[[Symptoms], object]
     find: Callable[[Symptoms], Iterator[tuple[Level, str, str]]]
 

@@ -1,4 +1,4 @@
-"""What the commands for queues and for replica sets have in common: their options, their requests and their tables."""
+"""The common part of the commands for queues and for replica sets: their options, their requests and their tables."""
 
 from collections.abc import Callable, Iterable
 from functools import partial, wraps

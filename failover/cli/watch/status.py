@@ -31,7 +31,7 @@ AGAIN_S = LASTING_S + 0.1
 
 @frozen
 class Seen:
-    """What the command knows about the mesh, at one time."""
+    """The knowledge of the command about the mesh at one time."""
 
     mesh: str
     run_dir: Path | None

@@ -1,2 +1,2 @@
-"""What a client keeps so that it can resume its link: the stored state, and the comparison of the unsettled maps of
-both ends."""
+"""The state that a client stores so that it can resume its link, and the comparison of the unsettled maps of both
+ends."""

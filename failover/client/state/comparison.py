@@ -21,7 +21,7 @@ TERMINAL: Final = frozenset(map(int, DeliveryOutcome))
 
 
 class ResumeStep(Enum):
-    """What the sender does next with a delivery."""
+    """The next action of the sender for a delivery."""
 
     NEW = auto()  # transfer the whole message as a new delivery, with `resume` false
     WHOLE = auto()  # transfer the whole message, with `resume` true

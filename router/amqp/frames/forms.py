@@ -121,7 +121,7 @@ def place(code: int, field: str) -> int:
 DELIVERY_ID, DELIVERY_TAG, MESSAGE_FORMAT, MORE, STATE, RESUME = (
     place(TRANSFER, field) for field in ("delivery-id", "delivery-tag", "message-format", "more", "state", "resume")
 )
-"""For some fields of a transfer, their places in it."""
+"""The places of some fields in a transfer."""
 UNSETTLED: Final = ATTACH, place(ATTACH, "unsettled")
 _UNREAD: Final = (UNSETTLED, (FLOW, place(FLOW, "properties")))
 """The fields with maps that proton does not read."""

@@ -27,7 +27,7 @@ MOST_WHY: Final = 200
 
 @attrs.frozen(slots=True)
 class _Asker:
-    """What the set keeps about a router that has asked for transactions."""
+    """The data that the set keeps about a router that has asked for transactions."""
 
     incarnation: int
     floor: int
