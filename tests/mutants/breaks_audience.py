@@ -45,7 +45,7 @@ def lost_subscribers_not_awaited(_: Method) -> Method:
 
 
 @mutant(Reports, "report", (Directory, "apply_departures"), by="2", **MOVING)
-def no_moved(report: Method, _: Method) -> tuple[Method, Method]:
+def report_omits_moved_subscribers(report: Method, _: Method) -> tuple[Method, Method]:
     """5 Edge: the Outcome, or a message before it, names the subscribers that left without the delivery."""
 
     def broken(reporting: Reports, stream: HomeStream, records: list[Record]) -> None:

@@ -47,7 +47,7 @@ def claims_not_heard(_: Method) -> Method:
 @mutant(
     BalancedKind, "owed", by="1", scenario=balanced.test_what_one_was_chosen_for_it_is_given_again_whatever_its_map_says
 )
-def who_moves_believed_by_its_map(_: Method) -> Method:
+def map_of_moved_subscriber_decides(_: Method) -> Method:
     """12.5: a subscriber that moves gets the delivery for which it was chosen, even if its map lacks it."""
 
     def broken(kind: BalancedKind, record: Record, subscribers: list[LocalSubscriber]) -> list[LocalSubscriber]:
@@ -77,7 +77,7 @@ def asked_twice(_: Method) -> Method:
 
 
 @mutant(kinds, "verdict", by="1", **MOVING | BUSY)
-def acceptance_of_who_has_gone_forgotten(_: Method) -> Method:
+def home_forgets_acceptance_of_ended_subscriber(_: Method) -> Method:
     """12.3: an acceptance counts even if its subscriber has gone."""
 
     def broken(record: Record) -> Refusals | None:
@@ -121,7 +121,7 @@ def offers_beyond_its_room_kept(_: Method) -> Method:
     by="1",
     scenario=balanced.test_who_has_it_by_its_map_is_given_it_though_its_room_is_used,
 )
-def map_of_the_chosen_one_not_looked_at(_: Method) -> Method:
+def map_of_chosen_subscriber_ignored(_: Method) -> Method:
     """12.4: a subscriber whose map names a delivery gets the delivery even without room."""
 
     def broken(subscriber: LocalSubscriber, records: list[Record]) -> bool:
@@ -202,7 +202,7 @@ def awaits_another_at_a_dynamic_node(_: Method) -> Method:
     by="5",
     scenario=balanced.test_the_nearest_with_room_comes_first_and_shares_only_with_who_is_as_near,
 )
-def all_as_near(_: Method) -> Method:
+def home_ignores_cost_of_path(_: Method) -> Method:
     """12.10: at a closest address the subscriber with the least cost comes first."""
 
     def broken(balancing: Balancing, router: str) -> int:

@@ -38,7 +38,7 @@ STRANGERS = test_hostile_routers.test_of_a_publisher_that_is_not_there_nothing_g
 
 
 @mutant(HANDLERS, Segment.BODY, by="6", scenario=STRANGERS)
-def pieces_of_anybodys(_: Method) -> Method:
+def router_takes_pieces_from_anyone(_: Method) -> Method:
     """5 Large messages: pieces from any router except the publisher's home are dropped."""
 
     def broken(peers: Peers, router: str, *piece: Any) -> None:

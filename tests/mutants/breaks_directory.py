@@ -212,7 +212,7 @@ def moved_here_and_forgotten(apply_gossip: Method) -> Method:
 
 
 @mutant(Peers, "_undoes", by="4", scenario=test_gossip.test_a_home_is_told_of_a_later_attach_at_a_router_that_died)
-def nobody_speaks_for_the_dead(_: Method) -> Method:
+def router_corrects_only_endings(_: Method) -> Method:
     """3.3: a router that knows a link by a lower epoch learns of a later attach at a router that died."""
 
     def broken(peers: Peers, ours: LinkEntry, told: LinkEntry, by: str) -> bool:
@@ -239,7 +239,7 @@ def overtaken_still_awaited(_: Method) -> Method:
     by="1",
     scenario=test_joining.test_who_has_attached_elsewhere_is_given_nothing_newer_where_it_was,
 )
-def given_where_it_was(_: Method) -> Method:
+def home_forwards_for_earlier_attach(_: Method) -> Method:
     """6.2: a router that announces a later attach forwards nothing for the earlier one."""
 
     def broken(edge: Edge, home: str, entry: LinkEntry) -> None:
@@ -320,7 +320,7 @@ def rumours_forgotten(_: Method) -> Method:
 
 
 @mutant(Members, "has_told", by="5", scenario=test_gossip.test_nothing_is_a_rumour_that_its_owner_has_spoken_of_before)
-def rumours_of_what_was_told(_: Method) -> Method:
+def announced_news_becomes_rumour(_: Method) -> Method:
     """3.3: news of a link is no rumour if the link's owner has sent it, even the news of its ending."""
 
     def broken(members: Members, attach: Epoch) -> bool:
@@ -355,7 +355,7 @@ def only_whole_bodies_are_life(_: Method) -> Method:
 
 
 @mutant(Contacts, "doubt", by="7", scenario=test_chunks.test_whose_answer_waits_behind_others_payloads_is_not_late)
-def who_waits_for_a_queue_is_late(_: Method) -> Method:
+def queued_answer_counts_as_late(_: Method) -> Method:
     """6.7: a router whose answer waits on its way is not late."""
 
     def broken(contacts: Contacts, router: str, reason: str, now: float) -> None:

@@ -134,7 +134,7 @@ def lapsed_for_good(_: Method) -> Method:
 
 
 @mutant(Lapses, "accepted", by="2", scenario=test_apart.test_who_had_something_accepted_without_it_is_told)
-def left_out_without_a_word(_: Method) -> Method:
+def link_outlives_missed_message(_: Method) -> Method:
     """8 Apart: a message accepted without a subscriber ends its link."""
 
     def broken(apart: Lapses, stream: HomeStream, records: list[Record]) -> None:
@@ -198,7 +198,7 @@ def expired_subscriptions_forgotten(_: Method) -> Any:
     by="8",
     scenario=test_sessions.test_a_session_that_goes_on_is_not_over_for_what_its_client_has_left_elsewhere,
 )
-def what_was_left_behind_tells_of_an_end(_: Method) -> Method:
+def expired_links_of_live_session_stay(_: Method) -> Method:
     """8 Expiry: if a session continues, its links that expired elsewhere are left behind."""
     return lambda *_: None
 
@@ -220,6 +220,6 @@ def an_earlier_link_of_a_session_may_expire_first(_: Method) -> Method:
     by="8",
     scenario=test_certainty.test_who_has_missed_something_is_told_so_for_as_long_as_anything_is_left_of_its_session,
 )
-def what_is_to_be_told_is_forgotten_before_its_session(_: Method) -> Method:
+def missed_message_forgotten_before_its_session(_: Method) -> Method:
     """8 Expiry: a missed message is remembered while any link of the session is left."""
     return staticmethod(lambda entry, first: first < entry.epoch)

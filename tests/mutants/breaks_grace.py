@@ -23,7 +23,7 @@ def plain_subscribers_lapse_with_the_contact(_: Method) -> Method:
 
 
 @mutant(Directory, "_compute_audience", by="2", **APART)
-def what_comes_in_a_grace_is_for_nobody_there(audience: Method) -> Method:
+def audience_omits_routers_out_of_contact(audience: Method) -> Method:
     """8 Lost router: messages published while a router is out of contact wait for its plain subscribers, too."""
 
     def broken(directory: Directory, address: str) -> AddressAudience:
@@ -39,7 +39,7 @@ def what_comes_in_a_grace_is_for_nobody_there(audience: Method) -> Method:
     by="2",
     scenario=test_grace.test_a_delivery_waits_for_the_plain_subscribers_of_a_router_that_was_lost,
 )
-def nobody_is_given_what_has_waited(_: Method) -> Method:
+def returned_router_gets_no_backlog(_: Method) -> Method:
     """8 Lost router: when the router is back, waiting messages are the backlog of its plain subscribers."""
 
     def broken(audiences: Audiences, router: str, subscribers: list[LinkEntry]) -> None:

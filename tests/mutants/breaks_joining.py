@@ -52,7 +52,7 @@ def settled_before_without_evidence(original: Method) -> Method:
 
 
 @mutant(Edge, "joined", by="5", scenario=gate_over)
-def gated_by_what_is_over(original: Method) -> Method:
+def gate_of_earlier_attach_counts(original: Method) -> Method:
     """6.5 Gate: a home's gates do not count for a later attach that only other routers have announced."""
 
     def broken(edge: Edge, home: str, subscriber: LocalSubscriber, gated: dict[bytes, int]) -> None:
@@ -158,7 +158,7 @@ def evidence_of_the_past(alive: Method) -> Method:
 
 
 @mutant(SignsOfLife, "ask", (SignsOfLife, "acknowledged"), by="13", **PUZZLED)
-def machines_speak_for_who_answers(_: Method, __: Method) -> tuple[Method, Method]:
+def acknowledgement_replaces_answer_to_echo(_: Method, __: Method) -> tuple[Method, Method]:
     """6.6 Evidence: if a client answers echoes, an acknowledgement by its machine is no sign of its life."""
 
     def ask(signs: SignsOfLife) -> None:
@@ -348,7 +348,7 @@ def later_gate_lets_through_unsorted(_: Method) -> Method:
     Edge, "_first_withheld", by="1",
     scenario=test_reused_tags.test_what_is_withheld_before_its_backlog_comes_after_it,
 )  # fmt: skip
-def admitted_past_what_waits(_: Method) -> Method:
+def admit_ignores_older_withheld_record(_: Method) -> Method:
     """6.5 Gate: a delivery that a gate lets through waits behind an older record that waits for its key."""
 
     def broken(edge: Edge, subscriber: LocalSubscriber, publisher: bytes) -> int:
@@ -361,7 +361,7 @@ def admitted_past_what_waits(_: Method) -> Method:
     Edge, "rehomed", by="1",
     scenario=test_reused_tags.test_what_waits_behind_a_key_as_its_plain_publisher_ends_comes_again_in_order,
 )  # fmt: skip
-def given_past_what_was_dropped(rehomed: Method) -> Method:
+def dropped_record_holds_back_no_later_ones(rehomed: Method) -> Method:
     """6.5 Gate: if a record that waits for its key is dropped at the end of a life, the later ones are, too."""
 
     def broken(edge: Edge, publisher: bytes, address: str) -> None:

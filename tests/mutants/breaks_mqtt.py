@@ -83,7 +83,7 @@ def late_subscription_taken(original: Method) -> Method:
 
 
 @mutant(MqttEdge, "_begin", by="1", scenario=late_connect)
-def gone_on_with_at_once(original: Method) -> Method:
+def session_continues_unproven(original: Method) -> Method:
     """MQTT: a session continues only when its client is certain to be here."""
 
     def broken(
@@ -120,7 +120,7 @@ def accepted_when_received(original: Method) -> Method:
 
 
 @mutant(MqttEdge, "_take_over_links", by="1", scenario=linked_elsewhere)
-def never_attached_is_ours(original: Method) -> Method:
+def unattached_link_counts_as_ours(original: Method) -> Method:
     """MQTT: a publisher's link that is live elsewhere comes with its client, even if it was never attached here."""
 
     def broken(edge: MqttEdge, session: MqttSession, connection: MqttConnection, known: Collection[LinkEntry]) -> None:
@@ -131,7 +131,7 @@ def never_attached_is_ours(original: Method) -> Method:
 
 
 @mutant(MqttSession, "is_whole", by="1", scenario=scenario(1222584))
-def not_begun_here_is_gone_to(original: Method) -> Method:
+def unattached_link_shows_client_elsewhere(original: Method) -> Method:
     """MQTT: a link elsewhere that was never attached here does not show that its client has gone there since."""
 
     def broken(session: MqttSession, known: Collection[LinkEntry]) -> bool:
@@ -142,7 +142,7 @@ def not_begun_here_is_gone_to(original: Method) -> Method:
 
 
 @mutant(MqttSession, "is_whole", by="2", scenario=subscribed_before)
-def heard_of_late_is_gone_to(original: Method) -> Method:
+def old_subscription_elsewhere_counts_as_new(original: Method) -> Method:
     """MQTT: a subscription elsewhere from before the client came does not show that the client has gone there since."""
 
     def broken(session: MqttSession, known: Collection[LinkEntry]) -> bool:

@@ -36,7 +36,7 @@ def tags_counted(original: Method) -> Method:
 
 
 @mutant(MqttPublisher, "_map", by="2", scenario=same_at_qos_1)
-def copies_at_qos_1_taken_for_what_they_read_like(original: Method) -> Method:
+def equal_message_at_qos_1_counts_as_copy(original: Method) -> Method:
     """MQTT: at QoS 1, an equal message that comes at another router may be another message."""
 
     def broken(publisher: MqttPublisher) -> dict[bytes, int] | None:
@@ -107,7 +107,7 @@ def publishes_though_taken(original: Method) -> Method:
 
 
 @mutant(MqttPublisher, "begin", by="1", scenario=gone_as_it_begins)
-def begun_for_who_has_gone(original: Method) -> Method:
+def life_begins_without_its_client(original: Method) -> Method:
     """MQTT: a life begins only if its client is still present when all routers know the life."""
 
     def broken(publisher: MqttPublisher, action: LinkAction) -> None:

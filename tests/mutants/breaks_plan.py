@@ -87,7 +87,7 @@ def joined_alone(_: Method) -> Method:
     by="2",
     scenario=test_members.test_a_subscriber_whose_router_was_removed_unseen_is_told_what_it_missed,
 )
-def removed_unseen_and_not_told(_: Method) -> Method:
+def subscriber_of_removed_router_not_told(_: Method) -> Method:
     """11.7: a subscriber whose router was removed unseen is told when it comes."""
 
     def broken(expiry: Expiry, entry: LinkEntry) -> None:

@@ -218,7 +218,7 @@ def full_queues_take_more(_: Method) -> Method:
 
 
 @mutant(Egress, "_note_refusers", by="1", **RESUMING | FUSSY)
-def offered_to_who_has_refused_it(_: Method) -> Method:
+def consumer_gets_refused_message_again(_: Method) -> Method:
     """14.6: a consumer that has refused a message for itself does not get it again."""
 
     def broken(egress: Egress, records: Iterable[Any]) -> None: ...

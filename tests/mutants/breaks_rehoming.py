@@ -288,7 +288,7 @@ def all_told_by_a_clock_far_ahead(_: Method) -> Method:
     by="7",
     scenario=unheard_of.test_an_attach_that_has_waited_is_told_later_than_those_that_came_after_it,
 )
-def what_waits_counts_as_told(_: Method) -> Any:
+def waiting_attach_counts_as_announced(_: Method) -> Any:
     """7.9: attaches are announced in order, except attaches that wait."""
     return property(lambda members: members._told[members.router].hlc)
 

@@ -93,7 +93,7 @@ def given_back_counts_as_settled(_: Method) -> Method:
     by="5",
     scenario=test_reused_tags.test_a_settlement_of_the_client_counts_until_a_map_names_the_delivery,
 )
-def settled_whatever_its_map_says(_: Method) -> Method:
+def client_settlement_outlives_its_map(_: Method) -> Method:
     """5 Forget: a settlement of the client counts until a map names the delivery."""
 
     def broken(subscriber: LocalSubscriber, client_map: object, *, complete: bool) -> None:
@@ -266,7 +266,7 @@ def late_settlements_dropped(_: Method) -> Method:
     by="1",
     scenario=test_reused_tags.test_a_former_home_tells_the_next_one_what_others_have_not_heard_to_be_settled,
 )
-def settled_and_kept_to_itself(_: Method) -> Method:
+def former_home_hands_over_no_settlements(_: Method) -> Method:
     """5 Reused tags: the new home learns which deliveries a former home has settled, because others may not know."""
     return lambda *_: None
 
