@@ -97,8 +97,8 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
         self.alone = 0
 
     def go_on_from(self, former: "PublisherLink") -> Claim:
-        """Continue the former link. Returns the claim with the map that the client would have sent. The client may have
-        lost outcomes that it has not settled, unless it has answered an echo since."""
+        """Continue the former link. Returns the `Claim` with the map that the client would have sent. The client may
+        have lost outcomes that it has not settled, unless it has answered an echo since."""
         self._former, rows = former.stream, former.again | former.records
         self.again = {handle: record for handle, record in rows.items() if not record.known}
         self.kept = former.kept | {handle: record.tag for handle, record in rows.items() if record.known}

@@ -86,7 +86,7 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
         self.of_pattern = is_pattern(request.identity.address)
 
     def go_on_from(self, former: "SubscriberLink") -> Claim:
-        """Continue the former link. Returns the claim with the map that the client would have sent. The map lacks the
+        """Continue the former link. Returns the `Claim` with the map that the client would have sent. The map lacks the
         deliveries that the client has released. The answer has our map only if the former link had not yet resumed all
         deliveries of a map that the client had sent; otherwise its map is null."""
         # If the engine has freed the former link, no delivery on it was unsettled.

@@ -84,7 +84,8 @@ class Attempts:
         return True
 
     def _slowed(self, host: str) -> _Source | None:
-        """The source of this host; None if its attempts are free."""
+        """The source under which wrong passwords of this host count. None if the attempts of this host are free at
+        present."""
         key = _source(host)
         source = self._sources.get(key) if key is not None else None
         if source is None or source.wrong < FREE or self._now() - source.last > FORGET_S:

@@ -139,7 +139,7 @@ class GrowingLog:
         return blocks or None
 
     def readings(self) -> list[SegmentReading]:
-        """The readings of all segments that were read so far, for the inventory."""
+        """A `SegmentReading` for each segment that was read so far. The inventory needs them."""
         return [one.reading for one in (*self.ended, self.current) if one is not None]
 
     @property

@@ -26,7 +26,8 @@ class Past:
     """Maps each subscriber and its last life to the routers that may still know the subscriber. Each router comes with
     the hybrid clock at which it first logged that it knows the subscriber."""
     heard: Sequence[ControlRow] = ()
-    """EXPIRED entries for endings of links of which other routers can have learnt."""
+    """EXPIRED entries that the audit has added: for each ending of a link, the routers that can have learnt of it from
+    other routers."""
     partings: Partings = attrs.field(factory=dict)
     """Earlier partings of homes and subscribers. A parting is kept only if the home accepted a delivery without the
     subscriber during it, because a report may name the parting as the reason."""

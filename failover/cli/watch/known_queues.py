@@ -184,5 +184,5 @@ def _hint(name: str, names: list[str]) -> str:
 
 
 def _in_words(entity: Entity[Any], row: Row) -> Row:
-    """A row of `$management`, with the names of `$status` for its fields."""
+    """A row of `$management` whose fields have the names that `$status` uses."""
     return {one.name: row.get(one.managed_name) for one in entity.shown(Where.MANAGEMENT)}

@@ -1,5 +1,5 @@
-"""Counts the messages that came into the queues of a set and left them, by the log of each replica. Then compares the
-counts with the content that the replica logs."""
+"""Counts, by the log of each replica, the messages that came into the queues of a set and the messages that left them.
+Then compares the counts with the content that the replica logs."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
