@@ -295,7 +295,7 @@ def late_close_ends(_: Method) -> Method:
 
 
 TAKEN_OVER = test_moving.test_a_publisher_that_moves_finds_all_subscribers_that_its_former_home_has_known
-FORMER = test_gossip.test_what_its_former_owner_said_before_a_link_ended_does_not_bring_it_back
+FORMER = test_gossip.test_news_of_the_former_owner_does_not_bring_an_ended_link_back
 UNTOLD = test_moving.test_what_its_owner_cannot_tell_any_more_is_believed_of_others
 
 
@@ -402,7 +402,7 @@ def link_state_waits_behind_data(take: Method) -> Method:
     LinkEntries,
     "past",
     by="5",
-    scenario=test_gossip.test_what_was_under_way_as_a_link_ended_does_not_bring_it_back,
+    scenario=test_gossip.test_news_under_way_does_not_bring_an_ended_link_back,
 )
 def endings_forgotten(_: Method) -> Method:
     """3.3: an ending is remembered until all routers know it, because older messages may be under way."""

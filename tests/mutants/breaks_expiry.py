@@ -122,7 +122,7 @@ def bound_for_ever(_: Method) -> Method:
 
 
 @mutant(
-    Directory, "take_back", by="2", scenario=test_apart.test_who_was_apart_for_long_while_nothing_was_accepted_goes_on
+    Directory, "take_back", by="2", scenario=test_apart.test_subscriber_apart_for_long_goes_on_if_nothing_was_accepted
 )
 def lapsed_for_good(_: Method) -> Method:
     """8 Apart: a lapse ends when the subscriber's owner says that the subscriber is alive."""
@@ -133,7 +133,7 @@ def lapsed_for_good(_: Method) -> Method:
     return broken
 
 
-@mutant(Lapses, "accepted", by="2", scenario=test_apart.test_who_had_something_accepted_without_it_is_told)
+@mutant(Lapses, "accepted", by="2", scenario=test_apart.test_router_tells_subscriber_of_a_message_accepted_without_it)
 def link_outlives_missed_message(_: Method) -> Method:
     """8 Apart: a message accepted without a subscriber ends its link."""
 
@@ -143,7 +143,12 @@ def link_outlives_missed_message(_: Method) -> Method:
     return broken
 
 
-@mutant(Changes, "ended_elsewhere", by="2", scenario=test_apart.test_who_had_something_accepted_without_it_is_told)
+@mutant(
+    Changes,
+    "ended_elsewhere",
+    by="2",
+    scenario=test_apart.test_router_tells_subscriber_of_a_message_accepted_without_it,
+)
 def expired_elsewhere_ignored(_: Method) -> Method:
     """8 Apart: if other routers have ended a link, the link's own router tells the client."""
 

@@ -38,7 +38,7 @@ STALLING = {
     Resolution,
     "resolve",
     by="1",
-    scenario=test_reused_tags.test_what_was_settled_before_an_attach_may_be_in_doubt_again,
+    scenario=test_reused_tags.test_key_settled_before_an_attach_may_be_in_doubt_again,
 )
 def settled_before_without_evidence(original: Method) -> Method:
     """6.6 Evidence: a delivery settled before an attach may be in doubt at routers that its home cannot reach."""
@@ -331,7 +331,7 @@ def gate_opens_unsorted(_: Method) -> Method:
 
 @mutant(
     Gated, "take", by="1",
-    scenario=test_reused_tags.test_what_a_later_gate_lets_through_does_not_pass_what_waits_for_its_key,
+    scenario=test_reused_tags.test_records_past_a_later_gate_do_not_overtake_a_withheld_record,
 )  # fmt: skip
 def later_gate_lets_through_unsorted(_: Method) -> Method:
     """6.5 Gate: the deliveries that a later gate lets through come in order of n, too."""
@@ -346,7 +346,7 @@ def later_gate_lets_through_unsorted(_: Method) -> Method:
 
 @mutant(
     Edge, "_first_withheld", by="1",
-    scenario=test_reused_tags.test_what_is_withheld_before_its_backlog_comes_after_it,
+    scenario=test_reused_tags.test_record_withheld_before_its_backlog_comes_after_it,
 )  # fmt: skip
 def admit_ignores_older_withheld_record(_: Method) -> Method:
     """6.5 Gate: a delivery that a gate lets through waits behind an older record that waits for its key."""
@@ -359,7 +359,7 @@ def admit_ignores_older_withheld_record(_: Method) -> Method:
 
 @mutant(
     Edge, "rehomed", by="1",
-    scenario=test_reused_tags.test_what_waits_behind_a_key_as_its_plain_publisher_ends_comes_again_in_order,
+    scenario=test_reused_tags.test_records_behind_a_withheld_one_of_a_plain_publisher_come_again_in_order,
 )  # fmt: skip
 def dropped_record_holds_back_no_later_ones(rehomed: Method) -> Method:
     """6.5 Gate: if a record that waits for its key is dropped at the end of a life, the later ones are, too."""

@@ -63,7 +63,7 @@ def first_plan_for_ever(_: Method) -> Method:
     return broken
 
 
-@mutant(Directory, "follow", by="7", scenario=test_unheard_of.test_who_resumes_waits_for_a_router_that_is_leaving)
+@mutant(Directory, "follow", by="7", scenario=test_unheard_of.test_resuming_publisher_waits_for_a_leaving_router)
 def leaving_is_gone(follow: Method) -> Method:
     """11.5: others wait for a leaving router until it has left."""
 

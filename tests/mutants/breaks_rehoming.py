@@ -166,7 +166,7 @@ def abandoned_unconfirmed_delivered(_: Method) -> Method:
     return broken
 
 
-@mutant(Outgoing, "gossip", by="2", scenario=gossip.test_who_takes_over_a_publisher_is_told_whom_its_former_home_knows)
+@mutant(Outgoing, "gossip", by="2", scenario=gossip.test_new_home_learns_subscribers_that_the_former_home_knows)
 def resumed_without_gossip(_: Method) -> Method:
     """3.3: a home that resumes learns of orphans before its attach is answered."""
 
@@ -225,9 +225,7 @@ def resumed_unheard_of(unknown: Method) -> Method:
     return broken
 
 
-@mutant(
-    Attaches, "_wait_for", by="2", scenario=unheard_of.test_who_gives_up_and_comes_again_does_not_wait_for_that_anew
-)
+@mutant(Attaches, "_wait_for", by="2", scenario=unheard_of.test_publisher_that_attaches_again_does_not_wait_anew)
 def waits_anew(_: Method) -> Method:
     """7.9: a client that gives up a waiting attach, and comes again, does not begin the wait anew."""
 

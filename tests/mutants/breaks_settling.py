@@ -137,7 +137,7 @@ def not_told_apart(_: Method) -> Method:
     return broken
 
 
-@mutant(HomeStream, "new_keys", by="5", scenario=test_reused_tags.test_whose_tag_was_used_again_gets_numbered_keys)
+@mutant(HomeStream, "new_keys", by="5", scenario=test_reused_tags.test_publisher_that_reuses_a_tag_gets_numbered_keys)
 def numbered_once(_: Method) -> Method:
     """5 Reused tags: once a plain publisher has used a tag again, all its deliveries get numbered keys."""
 

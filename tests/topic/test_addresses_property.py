@@ -19,7 +19,7 @@ ADDRESSES = st.builds(
 
 
 @given(st.lists(st.tuples(ADDRESSES, st.booleans()), max_size=40), ADDRESSES)
-def test_what_meets_is_found_as_addresses_come_and_go(steps: list[tuple[str, bool]], asked: str) -> None:
+def test_search_finds_meeting_addresses_as_addresses_come_and_go(steps: list[tuple[str, bool]], asked: str) -> None:
     by_address = ByAddress[str, str]()
     there: dict[str, None] = {}  # in the order in which they came
     for address, is_to_stay in steps:
@@ -40,7 +40,7 @@ def compare(by_address: ByAddress[str, str], there: dict[str, None], asked: str)
 
 
 @given(st.lists(ADDRESSES), st.lists(ADDRESSES))
-def test_what_was_found_of_covered_addresses_is_forgotten(found: list[str], changed: list[str]) -> None:
+def test_changed_pattern_makes_results_of_covered_addresses_stale(found: list[str], changed: list[str]) -> None:
     known = Found[int]()
     left = found = [address for address in found if not is_pattern(address)]
     for address in found:

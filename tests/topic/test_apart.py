@@ -15,7 +15,7 @@ from topic.journal import Event
 from topic.wire.segments import Segment
 
 
-def test_who_was_apart_for_long_while_nothing_was_accepted_goes_on() -> None:
+def test_subscriber_apart_for_long_goes_on_if_nothing_was_accepted() -> None:
     bench = Bench("a", "b", "c")
     pen, reader = pen_at(bench, "c"), reader_at(bench, "b")
     for other in ("b", "c"):
@@ -30,7 +30,7 @@ def test_who_was_apart_for_long_while_nothing_was_accepted_goes_on() -> None:
     assert not writer.outcomes and reader.delivered == [b"1"]
 
 
-def test_who_comes_back_before_anything_was_accepted_without_it_gets_what_had_waited() -> None:
+def test_subscriber_back_before_an_acceptance_gets_the_waiting_messages() -> None:
     """A router that was lost knows of another subscriber: so the delivery waits, also for who has lapsed."""
     bench = Bench("a", "b", "c")
     pen, reader, slow = pen_at(bench, "a"), reader_at(bench, "b"), reader_at(bench, "c", "t", credit=0)
@@ -49,7 +49,7 @@ def test_who_comes_back_before_anything_was_accepted_without_it_gets_what_had_wa
     assert pen.outcomes == dict.fromkeys((b"1", b"2"), DeliveryOutcome.ACCEPTED)
 
 
-def test_who_had_something_accepted_without_it_is_told() -> None:
+def test_router_tells_subscriber_of_a_message_accepted_without_it() -> None:
     bench = Bench("a", "b")
     pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
     name = reader.end.name
@@ -70,7 +70,7 @@ def test_who_had_something_accepted_without_it_is_told() -> None:
     assert not [entry for core in bench.cores.values() for entry in core.directory.entries() if entry.name == name]
 
 
-def test_who_moved_while_something_was_accepted_without_it_is_told() -> None:
+def test_router_tells_moved_subscriber_of_a_message_accepted_without_it() -> None:
     """It was attached on its side of the partition all the time, if not at the same router."""
     bench = Bench("a", "b", "c")
     pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
@@ -89,7 +89,7 @@ def test_who_moved_while_something_was_accepted_without_it_is_told() -> None:
     assert afresh.answered and afresh.delivered == [b"2"]
 
 
-def test_who_comes_to_where_something_was_accepted_without_it_is_told_once() -> None:
+def test_home_tells_subscriber_once_of_a_message_accepted_without_it() -> None:
     bench = Bench("a", "b")
     pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
     bench.part("a", "b")
@@ -107,7 +107,7 @@ def test_who_comes_to_where_something_was_accepted_without_it_is_told_once() -> 
 
 
 @pytest.mark.parametrize("closes", [True, False])
-def test_who_goes_before_it_was_told_is_told_when_it_comes_again(closes: bool) -> None:
+def test_router_tells_subscriber_that_left_untold_when_it_comes_again(closes: bool) -> None:
     bench = Bench("a", "b")
     pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
     bench.part("a", "b")
@@ -170,7 +170,7 @@ def test_a_router_that_hears_of_an_ending_logs_from_where_on_it_awaits_nobody() 
     assert bench.ended("c") == [reader.end.name.decode()]
 
 
-def test_who_was_apart_is_told_so_by_whoever_hears_of_it() -> None:
+def test_any_router_with_the_news_tells_subscriber_that_was_apart() -> None:
     bench, reader = ended_and_heard_of_at_c()
     assert [detach.condition for detach in reader.mine(Detach)] == [EXPIRED]
     entries = [entry for core in bench.cores.values() for entry in core.directory.entries()]
@@ -194,7 +194,7 @@ def test_an_ending_is_passed_on_by_who_has_it_from_the_owner_only() -> None:
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["before the section", "after it"])
-def test_who_was_apart_is_told_so_by_who_hears_of_it_last(late: bool) -> None:
+def test_last_router_to_hear_tells_subscriber_that_was_apart(late: bool) -> None:
     bench = Bench("a", "b", "c")
     pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
     for other in ("a", "c"):
@@ -212,7 +212,7 @@ def test_who_was_apart_is_told_so_by_who_hears_of_it_last(late: bool) -> None:
     assert [detach.condition for detach in reader.mine(Detach)] == [EXPIRED]
 
 
-def test_who_was_apart_is_told_so_though_everybody_else_has_met_meanwhile() -> None:
+def test_router_tells_subscriber_that_was_apart_though_all_others_have_met() -> None:
     bench = Bench("a", "b", "c")
     pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
     for other in ("a", "c"):
@@ -234,7 +234,7 @@ def test_who_was_apart_is_told_so_though_everybody_else_has_met_meanwhile() -> N
     assert [detach.condition for detach in reader.mine(Detach)] == [EXPIRED]
 
 
-def test_what_ends_as_another_lapses_does_not_lapse_then() -> None:
+def test_subscriber_that_ends_as_another_lapses_does_not_lapse() -> None:
     """Else its router's word would have it awaited again, for ever."""
     bench = Bench("a", "b")
     first = reader_at(bench, "b", "first")

@@ -38,7 +38,7 @@ def lapses_unheard_of(reader: Reader) -> None:
     assert bench.cores["b"].directory.lapsed and not bench.cores["a"].directory.lapsed
 
 
-def test_who_is_back_is_awaited_before_anything_else_of_its_routers_section_is_taken_in() -> None:
+def test_home_awaits_returned_subscriber_before_the_rest_of_the_section() -> None:
     """The same section tells that the other one, whom all waited for, has closed."""
     bench = Bench("a", "b")
     pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
@@ -126,7 +126,7 @@ def test_evidence_that_crosses_the_lapse_does_not_join_it_for_ever() -> None:
     assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
 
 
-def test_who_was_told_where_it_was_attached_last_is_forgotten() -> None:
+def test_subscriber_told_at_its_last_router_is_forgotten() -> None:
     bench = Bench("a", "b", "c")
     pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
     name = reader.end.name
@@ -146,7 +146,7 @@ def test_who_was_told_where_it_was_attached_last_is_forgotten() -> None:
     assert not [(r, e) for r, core in bench.cores.items() for e in core.directory.entries() if e.name == name]
 
 
-def test_who_began_afresh_is_not_told_of_what_ended_before() -> None:
+def test_subscriber_that_began_afresh_is_not_told_of_an_earlier_ending() -> None:
     bench = Bench("a", "b", "c")
     pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
     for other in ("b", "c"):
@@ -192,7 +192,7 @@ def test_the_attach_that_is_told_of_an_end_is_above_the_one_that_it_echoes() -> 
     assert is_told(back) and back.end.epoch > seen
 
 
-def test_who_moved_and_was_given_up_after_all_is_told() -> None:
+def test_moved_subscriber_that_was_given_up_is_told() -> None:
     bench = Bench("a", "b", "c", settings=FORGETFUL)
     pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
     for other in ("b", "c"):
@@ -225,7 +225,7 @@ def test_a_link_that_its_client_has_left_is_no_way_to_tell_it() -> None:
     assert is_told(moved)
 
 
-def test_who_was_detached_on_a_connection_that_died_is_told_again() -> None:
+def test_subscriber_detached_on_a_lost_connection_is_told_again() -> None:
     bench = Bench("a", "b")
     pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
     bench.part("a", "b")
@@ -273,7 +273,7 @@ def test_endings_of_who_never_comes_back_are_given_up_in_the_end() -> None:
     assert len(bench.logged("a", Event.APART)) <= 20
 
 
-def test_who_was_accepted_without_by_a_router_that_restarted_is_told() -> None:
+def test_subscriber_is_told_of_an_acceptance_by_a_router_that_restarted() -> None:
     bench = Bench("a", "b")
     pen = pen_at(bench, "a")
     reader = bench.subscriber("b", lifetime=Lifetime(60, "connection-close", 0))

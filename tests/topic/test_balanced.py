@@ -30,7 +30,7 @@ def accept(bench: Bench, reader: Reader, key: bytes) -> None:
     bench.flow()
 
 
-def test_who_is_at_home_and_has_credit_comes_first() -> None:
+def test_local_subscriber_with_credit_comes_first() -> None:
     bench = work("a", "b")
     far, near = reader_at(bench, "b", "far"), reader_at(bench, "a", "near", credit=2)
     pen = pen_at(bench, "a")
@@ -77,7 +77,7 @@ def test_a_path_that_grows_longer_counts_from_the_next_delivery_on() -> None:
     assert (one.delivered, other.delivered) == ([b"1", b"3"], [b"2"])
 
 
-def test_who_refuses_what_is_near_leaves_it_to_who_is_farther() -> None:
+def test_farther_subscriber_gets_delivery_that_the_near_one_refuses() -> None:
     bench = near("a", "b", "c", b=1, c=2)
     one, other = reader_at(bench, "b", "one"), reader_at(bench, "c", "other")
     pen = pen_at(bench, "a")
@@ -86,7 +86,7 @@ def test_who_refuses_what_is_near_leaves_it_to_who_is_farther() -> None:
     assert (one.delivered, other.delivered) == ([b"1"], [b"1"])
 
 
-def test_what_nobody_has_room_for_waits_for_the_first_who_has() -> None:
+def test_delivery_waits_for_the_first_subscriber_with_room() -> None:
     bench = work("a", "b")
     pen = pen_at(bench, "a")
     pen.send(*ALL)

@@ -3,7 +3,7 @@
 from tests.topic.bench import Bench
 
 
-def test_what_is_held_is_gone_with_its_router() -> None:
+def test_held_messages_end_with_their_router() -> None:
     """One of the two has noticed before that their contact is lost."""
     bench = Bench("a", "b")
     bench.hold("b", "a")

@@ -54,7 +54,7 @@ def test_one_that_has_seen_a_later_attach_prevents_it() -> None:
     assert not pen.outcomes
 
 
-def test_who_has_not_answered_is_not_asked_again() -> None:
+def test_router_does_not_repeat_an_unanswered_question() -> None:
     """Over a slow link questions would pile up faster than they are answered."""
     bench, pen = orphaned("b")
     bench.hold("a", "b")
@@ -194,7 +194,7 @@ def test_one_whose_new_custodian_never_speaks_of_it_expires_too(monkeypatch: pyt
     assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
 
 
-def test_who_takes_for_live_what_another_knows_has_ended_learns_it() -> None:
+def test_router_that_believes_an_ended_link_live_learns_of_its_ending() -> None:
     bench = Bench("a", "b", "c", "d")
     there, reader = pen_at(bench, "a", name="q"), reader_at(bench, "d")
     bench.kill("d")

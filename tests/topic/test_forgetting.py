@@ -18,7 +18,7 @@ def end(bench: Bench, router: str, role: Role, name: str) -> None:
     bench.flow()
 
 
-def test_who_has_gone_from_here_is_awaited_no_more() -> None:
+def test_home_does_not_await_a_subscriber_that_has_gone() -> None:
     bench = Bench("a", "b")
     reader, pen = reader_at(bench, "b", "s"), pen_at(bench, "a")
     reader.vanish()
@@ -49,7 +49,7 @@ def test_whom_nobody_in_contact_has_is_awaited_no_more_and_loses_its_link_if_it_
     assert pen.outcomes == {b"1": ACCEPTED, b"2": ACCEPTED} and reader.delivered == []
 
 
-def test_what_a_publisher_that_has_gone_had_in_doubt_is_held_no_more() -> None:
+def test_router_drops_doubted_deliveries_of_a_gone_publisher() -> None:
     bench = Bench("a", "b")
     reader, pen = reader_at(bench, "b", "s"), pen_at(bench, "a")
     pen.send(b"1")

@@ -69,7 +69,7 @@ def test_nothing_that_its_owner_has_told_it(b: Router) -> None:
     assert b.gossip.lacking("c", {"a": (7, 1)}) == [second]
 
 
-def test_what_a_former_incarnation_of_the_owner_has_told_does_not_count(b: Router) -> None:
+def test_news_of_a_former_incarnation_of_the_owner_does_not_count(b: Router) -> None:
     first = b.learn("s1")
     assert b.gossip.lacking("c", {"a": (6, 1)}) == [first]
 
@@ -91,7 +91,7 @@ def test_a_new_contact_has_had_all_with_our_section(b: Router) -> None:
     assert b.gossip.lacking("c", {}) == []
 
 
-def test_who_has_left_is_no_news(b: Router) -> None:
+def test_forgotten_subscriber_is_no_news(b: Router) -> None:
     b.learn("s1")
     b.directory.contact_lost("a")
     b.directory.forget(next(b.directory.entries()))
@@ -180,7 +180,7 @@ def test_a_publisher_is_nowhere_for_a_router_that_has_told_of_its_end_and_forgot
     assert not any(core.directory.publisher(link_name(PEN)) for core in bench.cores.values())
 
 
-def test_who_takes_over_a_publisher_is_told_whom_its_former_home_knows() -> None:
+def test_new_home_learns_subscribers_that_the_former_home_knows() -> None:
     """Of a subscriber at a router that the new home has not been in contact with since, and that has died."""
     bench = Bench("a", "b", "c")
     bench.part("a", "c")
@@ -208,7 +208,7 @@ def test_nothing_is_a_rumour_that_its_owner_has_spoken_of_before() -> None:
     assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
 
 
-def test_what_was_later_than_an_attach_says_nothing_of_the_one_that_follows() -> None:
+def test_news_of_an_earlier_attach_does_not_overtake_the_present_one() -> None:
     """It goes from b to c, and back to b, which has heard of that by d; c has joined it there, a is late."""
     bench = Bench("a", "b", "c", "d")
     bench.hold("a", "b")
@@ -223,7 +223,7 @@ def test_what_was_later_than_an_attach_says_nothing_of_the_one_that_follows() ->
     assert [late.router for late in bench.actions["b"] if isinstance(late, ContactLost)] == ["a"]
 
 
-def test_what_was_under_way_as_a_link_ended_does_not_bring_it_back() -> None:
+def test_news_under_way_does_not_bring_an_ended_link_back() -> None:
     """Router c has passed the attach on. When a hears that, all know of the end, and b, whose link it was, is lost."""
     bench = Bench("a", "b", "c")
     bench.hold("c", "a")
@@ -235,7 +235,7 @@ def test_what_was_under_way_as_a_link_ended_does_not_bring_it_back() -> None:
         assert not any(entry.live for entry in bench.cores["a"].directory.entries())
 
 
-def test_what_its_former_owner_said_before_a_link_ended_does_not_bring_it_back() -> None:
+def test_news_of_the_former_owner_does_not_bring_an_ended_link_back() -> None:
     """b had the links, and was slow to say so to c, which by then has heard from a that they have ended there. b has
     forgotten them as well, and a is lost: nobody would speak of them any more."""
     bench = Bench("a", "b", "c")
@@ -253,7 +253,7 @@ def test_what_its_former_owner_said_before_a_link_ended_does_not_bring_it_back()
     assert not any(entry.live for name in "bc" for entry in bench.cores[name].directory.entries())
 
 
-def test_who_has_not_heard_of_an_ending_that_others_have_forgotten_is_told() -> None:
+def test_router_learns_of_an_ending_that_others_have_forgotten() -> None:
     """Else it would wait for the link for ever, as those whom it points it out to know better."""
     bench = Bench("a", "b", "c")
     reader = reader_at(bench, "b")

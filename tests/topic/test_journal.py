@@ -60,7 +60,7 @@ def blocks(count: int) -> list[bytes]:
 
 
 @given(st.lists(st.lists(rows(), min_size=1, max_size=5), min_size=1, max_size=3))
-def test_what_was_appended_is_read_back(batches: list[list[dict[str, Any]]]) -> None:
+def test_reader_returns_the_appended_entries(batches: list[list[dict[str, Any]]]) -> None:
     views, damage = read_blocks(b"".join(written("a", *batches)))
 
     assert damage is None
@@ -184,7 +184,7 @@ def region(number: int, *entries: dict[str, Any]) -> bytes:
 @pytest.mark.parametrize(
     ("left", "read"), [(region(2, RECEIVED), [0, 1, 2]), (region(1, RECEIVED), [0, 1]), (region(2), [0, 1])]
 )
-def test_what_is_in_no_block_yet_is_read_as_one_more(left: bytes, read: list[int]) -> None:
+def test_reader_returns_entries_of_the_tail_as_one_more_block(left: bytes, read: list[int]) -> None:
     views, damage = read_blocks(left + b"".join(blocks(2)))
     assert [view.number for view in views] == read and damage is None
 

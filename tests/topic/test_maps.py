@@ -18,7 +18,7 @@ def test_a_map_that_names_what_can_be_no_delivery_of_its_address_resumes_nothing
     assert reader.map == {} and bench.records() == {}
 
 
-def test_what_is_transferred_again_is_what_our_map_has_listed_and_once() -> None:
+def test_publisher_transfers_again_once_what_our_map_lists() -> None:
     bench = Bench("a")
     reader_at(bench, "a")
     pen = pen_at(bench, "a")
@@ -31,7 +31,7 @@ def test_what_is_transferred_again_is_what_our_map_has_listed_and_once() -> None
     assert core.transferred_again(again.stream, b"1") is None
 
 
-def test_what_a_publisher_aborts_as_it_resumes_it_has_abandoned() -> None:
+def test_resuming_publisher_abandons_deliveries_that_it_aborts() -> None:
     bench = Bench("a")
     reader_at(bench, "a")
     pen = pen_at(bench, "a")
@@ -56,7 +56,7 @@ def test_a_publisher_aborts_a_delivery_that_its_home_does_not_hold() -> None:
     assert reader.settled_messages == [b"1"]
 
 
-def test_what_our_map_could_not_list_is_not_transferred_again() -> None:
+def test_deliveries_that_our_map_omits_are_not_transferred_again() -> None:
     """1 is here, but the publisher has not named it; 2 is a placeholder."""
     bench = Bench("a")
     pen = pen_at(bench, "a", lively=False)
@@ -69,7 +69,7 @@ def test_what_our_map_could_not_list_is_not_transferred_again() -> None:
         assert bench.tick("a").transferred_again(again.stream, tag) is None
 
 
-def test_what_is_abandoned_while_an_attach_waits_is_not_in_its_answer() -> None:
+def test_answer_to_attach_lacks_deliveries_abandoned_meanwhile() -> None:
     bench = Bench("a", "b")
     first, pen = reader_at(bench, "a", "first", credit=0), pen_at(bench, "a", lively=False)
     pen.send(b"1")
@@ -82,7 +82,7 @@ def test_what_is_abandoned_while_an_attach_waits_is_not_in_its_answer() -> None:
     assert first.delivered == [b"1"]
 
 
-def test_what_has_its_outcome_by_a_map_is_answered_once() -> None:
+def test_delivery_with_outcome_from_a_map_is_answered_once() -> None:
     bench = Bench("a", "b")
     reader, other, pen = reader_at(bench, "b"), reader_at(bench, "a", "other"), pen_at(bench, "a")
     pen.send(b"1")
@@ -146,7 +146,7 @@ def test_a_map_that_names_what_is_abandoned_without_outcome_is_told_that_it_is_s
     assert bench.records() == {}
 
 
-def test_what_a_map_names_and_is_settled_is_kept_until_the_answer_to_that_map_was_read() -> None:
+def test_settled_delivery_in_a_map_is_kept_until_the_answer_is_read() -> None:
     """It is kept for another subscriber, which goes: if its key were free, it might be a new message's."""
     bench = Bench("a", "b", "c")
     other, reader, pen = reader_at(bench, "a", "other"), reader_at(bench, "b"), pen_at(bench, "c")

@@ -30,7 +30,7 @@ def test_each_record_in_the_ranges_is_found_once(numbers: set[int], ranges: list
 
 
 @given(st.sets(bounds), many_ranges)
-def test_what_is_left_out_is_in_no_range(left_out: set[int], ranges: list[int]) -> None:
+def test_ranges_lack_the_numbers_left_out(left_out: set[int], ranges: list[int]) -> None:
     left = ranges_without(ranges, left_out)
     assert found(list(left_out), left) == []
     others = [n for n in range(61) if n not in left_out]

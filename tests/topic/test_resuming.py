@@ -12,7 +12,7 @@ from topic.journal import Event
 from topic.settings import BALANCED
 
 
-def test_what_a_subscriber_accepted_at_a_dead_router_counts_and_is_never_sent_again() -> None:
+def test_acceptance_at_a_dead_router_counts_and_nothing_is_sent_again() -> None:
     bench = Bench("a", "b", "c")
     pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
     pen.send(b"1", b"2")
@@ -53,7 +53,7 @@ def test_a_publisher_resumes_at_another_router_and_nobody_gets_anything_twice() 
     assert far.settled_messages == [b"1", b"2"]
 
 
-def test_what_the_map_lacks_is_settled_wherever_it_is() -> None:
+def test_deliveries_that_the_map_lacks_are_settled_everywhere() -> None:
     bench = Bench("a", "b", "c")
     reader, pen = bench.subscriber("c"), pen_at(bench, "a")
     pen.send(b"1", b"2")
@@ -357,7 +357,7 @@ def test_a_home_that_was_restarted_says_nothing_of_what_it_was_home_of_before() 
     assert (moved.delivered, moved.resumed) == ([], [(b"1", 0, False)])
 
 
-def test_what_was_released_and_then_let_go_is_given_on_the_next_link() -> None:
+def test_released_delivery_comes_on_the_next_link() -> None:
     bench = Bench("a", "b", meet=False)
     reader, pen = reader_at(bench, "a", credit=1), pen_at(bench, "a")
     pen.send(b"1")

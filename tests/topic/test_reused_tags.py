@@ -10,7 +10,7 @@ from topic.delivery.outcomes import DeliveryOutcome
 from topic.wire.segments import Segment, decode
 
 
-def test_what_was_resumed_behind_a_withheld_delivery_is_resumed_elsewhere() -> None:
+def test_delivery_resumed_behind_a_withheld_one_is_resumed_elsewhere() -> None:
     bench = Bench("a", "b")
     reader, pen = reader_at(bench, "a"), pen_at(bench, "a")
     pen.send(b"1", b"2")
@@ -75,7 +75,7 @@ def test_a_key_that_is_free_in_the_middle_of_an_event_waits_for_its_end() -> Non
     assert [reader.delivered for reader in there] == [[b"2"], [b"2"]]
 
 
-def test_what_was_settled_before_an_attach_may_be_in_doubt_again() -> None:
+def test_key_settled_before_an_attach_may_be_in_doubt_again() -> None:
     """Router b is a zombie's home. The tag was used again elsewhere, and accepted by who comes to b with its map."""
     bench = Bench("a", "b", "c")
     reader, pen = reader_at(bench, "c"), pen_at(bench, "a")
@@ -115,7 +115,7 @@ def test_a_plain_publisher_may_use_one_tag_for_all_before_a_subscriber_that_answ
     assert len(set(keys)) == 5 and keys[0] == key_of(pen, b"x")
 
 
-def test_whose_tag_was_used_again_gets_numbered_keys() -> None:
+def test_publisher_that_reuses_a_tag_gets_numbered_keys() -> None:
     """Home has forgotten the last x with the contact, but b has not, because its reader answers nothing."""
     bench = Bench("a", "b")
     reader, pen = reader_at(bench, "b"), bench.publisher("a")
@@ -185,7 +185,7 @@ def test_a_map_may_name_what_was_forwarded_and_waits_behind_an_older_delivery() 
 
 
 @pytest.mark.parametrize("outcome", [0, DeliveryOutcome.ACCEPTED])
-def test_what_a_map_named_as_it_waited_ends_with_its_publisher(outcome: int) -> None:
+def test_withheld_record_named_by_a_map_ends_with_its_publisher(outcome: int) -> None:
     bench, pen, slow, _ = put_off_at_b()
     again = reader_at(bench, "b", "quick", unsettled={key_of(pen, b"y"): outcome})
     pen.close()
@@ -212,7 +212,7 @@ def test_a_map_may_name_what_is_withheld_at_its_home() -> None:
 
 
 @pytest.mark.parametrize("second", ["a", "b", "c"])
-def test_who_asks_about_a_transfer_that_waits_for_evidence_waits_for_it_too(second: str) -> None:
+def test_question_about_a_transfer_that_waits_for_evidence_waits_too(second: str) -> None:
     """Both have had the older delivery of that key, wherever that was; neither its outcome nor the new one is lost."""
     bench = Bench("a", "b", "c")
     pen = pen_at(bench, "a", lively=False)
@@ -228,7 +228,7 @@ def test_who_asks_about_a_transfer_that_waits_for_evidence_waits_for_it_too(seco
     assert (one.delivered, two.delivered, pen.outcomes) == ([b"1"], [b"1"], {})
 
 
-def test_what_comes_later_waits_behind_what_waits_for_its_key() -> None:
+def test_later_records_wait_behind_a_record_that_waits_for_its_key() -> None:
     _, pen, slow, quick = put_off_at_b()
     pen.send(b"4")
     pen.send(b"presettled", presettled=True)
@@ -238,7 +238,7 @@ def test_what_comes_later_waits_behind_what_waits_for_its_key() -> None:
 
 
 @pytest.mark.parametrize("router", ["a", "b"])
-def test_what_its_publisher_gives_up_while_it_waits_for_its_key_is_given_to_nobody(router: str) -> None:
+def test_abandoned_record_that_waits_for_its_key_goes_to_nobody(router: str) -> None:
     bench = Bench("a", "b")
     pen, slow = pen_at(bench, "a"), reader_at(bench, router, "slow")
     pen.send(b"1", tags=[b"x"])
@@ -256,7 +256,7 @@ def test_what_its_publisher_gives_up_while_it_waits_for_its_key_is_given_to_nobo
 
 
 @pytest.mark.parametrize("is_named", [True, False])
-def test_what_waited_for_its_key_as_its_home_was_lost_comes_again(is_named: bool) -> None:
+def test_record_that_waited_for_its_key_comes_again_after_loss_of_its_home(is_named: bool) -> None:
     bench, pen, slow, quick = put_off_at_b()
     named = {key_of(pen, b"y")} if is_named else set()
     again = reader_at(bench, "b", "third", unsettled=dict.fromkeys(named, DeliveryOutcome.ACCEPTED))
@@ -273,7 +273,7 @@ def test_what_waited_for_its_key_as_its_home_was_lost_comes_again(is_named: bool
     assert pen.outcomes == {b"x": DeliveryOutcome.ACCEPTED, b"y": DeliveryOutcome.ACCEPTED}
 
 
-def test_who_waits_for_a_key_waits_on_when_another_publisher_moves() -> None:
+def test_record_waits_on_for_its_key_when_another_publisher_moves() -> None:
     bench = Bench("a", "b")
     slow = reader_at(bench, "a", "slow")
     pens = [pen_at(bench, "a", name=name) for name in "pq"]
@@ -291,7 +291,7 @@ def test_who_waits_for_a_key_waits_on_when_another_publisher_moves() -> None:
 
 
 @pytest.mark.parametrize("named", [b"x", b"y", b"z"])
-def test_who_asks_home_about_what_waits_there_for_its_key_is_told_when_it_is_settled(named: bytes) -> None:
+def test_home_answers_question_about_withheld_record_when_it_is_settled(named: bytes) -> None:
     """z was never sent: that is settled, whatever waits."""
     bench = Bench("a", "b")
     pen, slow = pen_at(bench, "a"), reader_at(bench, "a", "slow")
@@ -339,7 +339,7 @@ def test_a_former_home_tells_the_next_one_what_others_have_not_heard_to_be_settl
     assert again.outcomes == {b"t": DeliveryOutcome.ACCEPTED}
 
 
-def test_what_a_home_hands_over_it_tells_in_the_order_of_the_keys() -> None:
+def test_home_hands_over_settled_keys_in_the_order_of_the_keys() -> None:
     """b has it from a, and its attach is not answered when the publisher goes on to c."""
     bench = Bench("a", "b", "c", "d")
     reader, pen = reader_at(bench, "c"), pen_at(bench, "a")
@@ -393,7 +393,7 @@ def let_go_on(reader: Reader, *, is_plain: bool) -> None:
 
 
 @pytest.mark.parametrize("is_plain", [True, False])
-def test_who_is_admitted_gets_nothing_before_what_waits_for_its_key(*, is_plain: bool) -> None:
+def test_admitted_subscriber_gets_nothing_before_a_withheld_record(*, is_plain: bool) -> None:
     _, pen, reader = admitted_past_what_waits(is_plain=is_plain)
     before = [b"2"] if is_plain else [b"1"]
     assert reader.delivered == before
@@ -405,7 +405,7 @@ def test_who_is_admitted_gets_nothing_before_what_waits_for_its_key(*, is_plain:
     assert pen.outcomes.keys() - {b"2"} == {b"3", b"4", b"5"}
 
 
-def test_what_a_later_gate_lets_through_does_not_pass_what_waits_for_its_key() -> None:
+def test_records_past_a_later_gate_do_not_overtake_a_withheld_record() -> None:
     """Home gates the reader by 5 instead, a delivery of others."""
     bench, pen, reader = admitted_past_what_waits(is_plain=False)
     name, edge = pen.stream.publisher, bench.cores["b"].edge
@@ -421,7 +421,7 @@ def test_what_a_later_gate_lets_through_does_not_pass_what_waits_for_its_key() -
     assert reader.delivered == [b"1", b"2", b"3", b"4", b"5"]
 
 
-def test_what_waits_behind_a_key_as_its_plain_publisher_ends_comes_again_in_order() -> None:
+def test_records_behind_a_withheld_one_of_a_plain_publisher_come_again_in_order() -> None:
     bench, pen, reader = admitted_past_what_waits(is_plain=True)
     bench.part("a", "b")
     assert reader.delivered == [b"2"]
@@ -432,7 +432,7 @@ def test_what_waits_behind_a_key_as_its_plain_publisher_ends_comes_again_in_orde
     assert reader.delivered == [b"2", b"2", b"3", b"4"]
 
 
-def test_what_is_withheld_before_its_backlog_comes_after_it() -> None:
+def test_record_withheld_before_its_backlog_comes_after_it() -> None:
     """3 waits for the key of 1 as it comes, and 2 behind 3, although it is older."""
     bench = Bench("a", "b")
     pen, reader = pen_at(bench, "a", lively=False), reader_at(bench, "b")

@@ -30,7 +30,7 @@ def records(subscriber: LocalSubscriber, count: int) -> list[Record]:
     return made
 
 
-def test_what_is_older_than_the_gate_passes(subscriber: LocalSubscriber) -> None:
+def test_records_older_than_the_gate_pass(subscriber: LocalSubscriber) -> None:
     some = records(subscriber, 4)
     subscriber.gate(P, "a", 2)
     subscriber.credit = 10
@@ -48,7 +48,7 @@ def test_a_gate_that_is_proven_lets_go_what_is_older_than_it_then_is(subscriber:
     assert subscriber.open_gate(P) == some[2:]
 
 
-def test_what_is_settled_while_it_waits_is_cleared_away_before_it_piles_up(subscriber: LocalSubscriber) -> None:
+def test_settled_waiting_records_do_not_pile_up(subscriber: LocalSubscriber) -> None:
     some = records(subscriber, CLEAR_AWAY + 4)
     kept, resumed = some[0], some[1]
     subscriber.gate(P, "a", 3)
@@ -71,9 +71,7 @@ def test_the_settlement_of_what_is_still_to_be_resumed_is_owed_once(subscriber: 
 
 
 @pytest.mark.parametrize("on_its_link", [True, False])
-def test_what_it_gave_back_it_is_given_again_on_the_link_that_still_has_it(
-    subscriber: LocalSubscriber, on_its_link: bool
-) -> None:
+def test_subscriber_gets_returned_record_again_on_the_same_link(subscriber: LocalSubscriber, on_its_link: bool) -> None:
     [record] = records(subscriber, 1)
     if on_its_link:
         subscriber.attempts[record] = 1
@@ -108,7 +106,7 @@ def test_a_link_is_given_what_it_has_room_for_and_the_one_that_no_longer_fits(su
     assert subscriber.credit == 5
 
 
-def test_what_comes_while_something_waits_for_room_waits_behind_it(subscriber: LocalSubscriber) -> None:
+def test_new_records_wait_behind_records_that_wait_for_room(subscriber: LocalSubscriber) -> None:
     some = records(subscriber, 3)
     subscriber.credit, subscriber.room = 10, 1
     assert subscriber.offer(P, some[:2]) == some[:1]

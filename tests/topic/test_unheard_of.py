@@ -25,7 +25,7 @@ def _waits(pen: Pen) -> bool:
     return pen.stream.publisher in pen.bench.cores[pen.router].attaches.waiting
 
 
-def test_who_resumes_an_attach_that_nobody_around_knows_waits_until_somebody_tells_of_it() -> None:
+def test_publisher_that_resumes_an_unknown_attach_waits_for_news_of_it() -> None:
     bench, reader, pen = _cut_off()
     again = pen_at(bench, "a", pen, unsettled={b"1": 0}, seen=pen.stream.epoch)
     assert _waits(again)
@@ -49,7 +49,7 @@ def _left_alone() -> tuple[Bench, Pen, Pen]:
     return bench, pen, pen_at(bench, "a", pen, unsettled={b"1": 0}, seen=pen.stream.epoch)
 
 
-def test_who_resumes_waits_for_a_router_that_is_leaving() -> None:
+def test_resuming_publisher_waits_for_a_leaving_router() -> None:
     bench, _, again = _left_alone()
     assert _waits(again), "b alone knows the publisher's last attach, and has not left"
     bench.meet("a", "b")
@@ -59,7 +59,7 @@ def test_who_resumes_waits_for_a_router_that_is_leaving() -> None:
     assert not again.outcomes, "b has told of its subscriber"
 
 
-def test_who_resumes_does_not_wait_for_a_router_that_has_left() -> None:
+def test_resuming_publisher_does_not_wait_for_a_router_that_has_left() -> None:
     bench, _, again = _left_alone()
     bench.replan("ac")
     assert not _waits(again)
@@ -76,7 +76,7 @@ def test_nobody_waits_longer_for_that_than_termini_live() -> None:
     assert again.outcomes == {b"1": DeliveryOutcome.ACCEPTED}, "a limit: the subscriber was apart for longer"
 
 
-def test_who_gives_up_and_comes_again_does_not_wait_for_that_anew() -> None:
+def test_publisher_that_attaches_again_does_not_wait_anew() -> None:
     """Else one that never waits for long enough would be kept out for as long as a router is missing."""
     bench, _, pen = _cut_off()
     third = int(SETTINGS.terminus) // 3
@@ -90,7 +90,7 @@ def test_who_gives_up_and_comes_again_does_not_wait_for_that_anew() -> None:
     assert not _waits(again)
 
 
-def test_who_comes_long_after_waits_for_that_anew() -> None:
+def test_publisher_that_comes_long_after_waits_anew() -> None:
     bench, _, pen = _cut_off()
     former = pen_at(bench, "a", pen, unsettled={b"1": 0}, seen=pen.stream.epoch)
     bench.tick("a").suspend_publisher(former.stream, former, bench.now)
@@ -100,7 +100,7 @@ def test_who_comes_long_after_waits_for_that_anew() -> None:
     assert _waits(again)
 
 
-def test_who_has_been_elsewhere_meanwhile_waits_for_that_anew() -> None:
+def test_publisher_that_was_elsewhere_meanwhile_waits_anew() -> None:
     bench, _, pen = _cut_off()
     former = pen_at(bench, "a", pen, unsettled={b"1": 0}, seen=pen.stream.epoch)
     bench.wait(int(SETTINGS.terminus) - 1, "a")
@@ -112,13 +112,13 @@ def test_who_has_been_elsewhere_meanwhile_waits_for_that_anew() -> None:
 
 
 @pytest.mark.parametrize("unsettled", [{}, {b"1": DeliveryOutcome.ACCEPTED}])
-def test_who_has_nothing_in_doubt_does_not_wait_for_that(unsettled: dict[bytes, int]) -> None:
+def test_publisher_with_nothing_in_doubt_does_not_wait(unsettled: dict[bytes, int]) -> None:
     bench, _, pen = _cut_off()
     again = pen_at(bench, "a", pen, unsettled=unsettled, seen=pen.stream.epoch)
     assert not _waits(again)
 
 
-def test_who_has_heard_of_an_older_attach_still_waits_to_hear_of_the_last() -> None:
+def test_router_that_knows_an_older_attach_waits_for_news_of_the_last() -> None:
     bench, _, pen = _cut_off()
     again = pen_at(bench, "c", pen, unsettled={b"1": 0}, seen=pen.stream.epoch)
     bench.part("b", "c")
@@ -178,7 +178,7 @@ def _moves_over_a_cut_that_b_has_noticed(pen: Pen) -> None:
     assert moved.outcomes == {b"1": DeliveryOutcome.ACCEPTED} and reader.delivered == [b"1"]
 
 
-def test_who_names_an_incarnation_that_is_gone_does_not_wait_for_its_word() -> None:
+def test_publisher_does_not_wait_for_news_of_an_incarnation_that_is_gone() -> None:
     bench = Bench("a", "b")
     pen = pen_at(bench, "b")
     bench.kill("b")

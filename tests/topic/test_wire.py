@@ -59,7 +59,7 @@ def test_order_is_kept_for_every_target(said: list[tuple[str, int]]) -> None:
     assert not outgoing
 
 
-def test_what_a_burst_of_attaches_says_to_each_travels_together() -> None:
+def test_messages_of_a_burst_of_attaches_travel_together() -> None:
     outgoing = Outgoing()
     for version in range(50):
         outgoing.ack("a", version)
@@ -103,7 +103,7 @@ def test_settlements_that_are_hurried_do_not_wait_and_the_next_ones_do() -> None
     assert not outgoing.take(10.0)
 
 
-def test_what_is_for_a_lost_router_is_not_sent_and_the_others_keep_theirs() -> None:
+def test_messages_for_a_lost_router_are_dropped_and_others_stay() -> None:
     outgoing = Outgoing()
     record = Record(STREAM, b"k" * 32, b"t", b"message")
     record.n = 7
@@ -270,7 +270,7 @@ def test_a_forward_of_nothing_is_harmless() -> None:
     assert bench.records() == {}
 
 
-def test_what_is_said_to_be_settled_while_it_is_in_doubt_is_awaited_all_the_same() -> None:
+def test_delivery_in_doubt_is_awaited_though_a_router_says_settled() -> None:
     bench = Bench("a", "b")
     reader, pen = bench.subscriber("b"), bench.publisher("a")
     pen.send(b"1")
@@ -281,7 +281,7 @@ def test_what_is_said_to_be_settled_while_it_is_in_doubt_is_awaited_all_the_same
     assert bench.records() == {} and len(reader.settled) == 1
 
 
-def test_what_is_settled_twice_is_settled_once() -> None:
+def test_second_settlement_of_a_delivery_has_no_effect() -> None:
     bench = Bench("a", "b")
     reader, pen = reader_at(bench, "a"), bench.publisher("b")
     pen.send(b"1")
@@ -291,7 +291,7 @@ def test_what_is_settled_twice_is_settled_once() -> None:
 
 
 @pytest.mark.parametrize("later", [True, False])
-def test_what_is_settled_of_another_attach_stays(later: bool) -> None:
+def test_settlement_under_another_attach_has_no_effect(later: bool) -> None:
     bench = Bench("a", "b")
     reader, pen = reader_at(bench, "a"), bench.publisher("b")
     pen.send(b"1")
@@ -301,7 +301,7 @@ def test_what_is_settled_of_another_attach_stays(later: bool) -> None:
     assert not reader.settled
 
 
-def test_what_is_resolved_under_one_attach_is_so_under_no_other() -> None:
+def test_resolved_under_one_attach_resolves_under_no_other() -> None:
     bench = Bench("a", "b")
     reader, pen = reader_at(bench, "a"), bench.publisher("b")
     pen.send(b"1")
@@ -312,7 +312,7 @@ def test_what_is_resolved_under_one_attach_is_so_under_no_other() -> None:
     assert not reader.settled
 
 
-def test_who_breaks_the_protocol_is_lost_for_that_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_router_that_breaks_the_protocol_is_lost_once_for_this_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench("a", "b")
     noted: list[Happening] = []
     monkeypatch.setattr(bench.stations["a"], "note", noted.append)
@@ -333,7 +333,7 @@ def test_a_publisher_that_is_fenced_twice_is_detached_once() -> None:
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-def test_what_comes_from_a_publisher_that_has_gone_or_never_was_is_fenced(is_known: bool) -> None:
+def test_forwards_of_a_gone_or_unknown_publisher_are_fenced(is_known: bool) -> None:
     bench = Bench("a", "b", "c")
     bench.kill("c")  # who has closed is remembered
     pen = bench.publisher("b")
