@@ -177,8 +177,8 @@ class Topic:
 
     @event
     def alive(self, stream: HomeStream, *, answered: bool = True) -> None:
-        """The publisher has answered an `Echo`. If `answered` is false, the publisher's client never answers an echo,
-        and only the operating system of the client's machine has acknowledged the bytes."""
+        """Handle a sign of the publisher's life. `answered`: the publisher has answered an `Echo`. Otherwise its client
+        never answers an echo, and the operating system of the client's machine has acknowledged the bytes."""
         if self.home.streams.get(stream.publisher) is stream:
             self.home.liveness.alive(stream, answered=answered)
 

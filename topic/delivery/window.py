@@ -65,7 +65,7 @@ class CreditWindow:
 
     @property
     def reserve(self) -> int:
-        """The number of deliveries that could get credit if only the limit in bytes allowed it."""
+        """The number of further deliveries that could get credit if there were no limit in bytes."""
         return self._deliveries - self.unsettled - self.credit
 
     @property

@@ -201,7 +201,7 @@ class ByAddress(Generic[K, V]):
         self._at: dict[str, _Members[K, V]] = {}
         self._number = 0
         self._patterns: dict[str, _Members[K, V]] = {}
-        """The part of `_at` whose keys are patterns."""
+        """The entries of `_at` whose keys are patterns."""
         self._tree: Tree[_Members[K, V]] = Tree()
         """The content of `_patterns` as a tree."""
         self._covered: Covered[_Members[K, V]] = Covered(self._at)

@@ -34,8 +34,8 @@ class _Node(Generic[V]):
         self.value: V | None = None
 
     def put(self, step: str) -> "_Node[V]":
-        """Return the node at the end of this step (a run of words, or a wildcard) from here. Create it if there is
-        none."""
+        """Return the node to which this step (a run of words, or a wildcard) leads from this node. Create the node if
+        there is none."""
         node = self
         while step:
             first = _first(step)
@@ -57,7 +57,7 @@ class _Node(Generic[V]):
         return between
 
     def way(self, step: str) -> list["_Node[V]"] | None:
-        """The nodes from here to the end of this step; None if there are none."""
+        """The nodes from this node to the end of the step; None if the tree lacks the step."""
         node, way = self, []
         while step:
             child = node.next.get(_first(step))

@@ -98,7 +98,7 @@ class Reports:
             self._report_waited(record for records in passed.values() for record in records)
 
     def _with_passed(self, stream: Stream, records: list[Record]) -> list[Record]:
-        """These records, and in front of them the earlier records whose report `put_off` has delayed, in order."""
+        """Returns these records together with the earlier records whose report `put_off` has delayed, in order."""
         waited, found = self.passed[stream], dict.fromkeys(records)
         while waited and waited[0].n < records[-1].n:
             record = waited.popleft()

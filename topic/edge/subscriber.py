@@ -128,8 +128,8 @@ class LocalSubscriber:
         """Whether the attach took the link from another attach of which the client did not know. If so, this attach may
         be late (6.12)."""
         self.unordered = False
-        """Whether the client resumes, but has not echoed its last epoch. If so, this attach may be late; or, if clocks
-        differ, it may have a lower epoch than the last attach."""
+        """Whether the client resumes, but has not echoed its last epoch. If so, this attach may be late. If clocks
+        differ, it may also have a lower epoch than the last attach."""
         self.lifetime = Lifetime()
         """The lifetime of the link. If it has a timeout, the client may come back with a map. The edge then keeps
         settled records until the client has read their settlement (5, Forget)."""
@@ -182,7 +182,8 @@ class LocalSubscriber:
         return now
 
     def _fitting(self, records: list[Record]) -> list[Record]:
-        """As many of the records, from the first on, as credit and room allow. Reduces credit and room by them."""
+        """Returns the records, from the first on, for which the subscriber has credit and room. Reduces its credit and
+        room by these records."""
         now = records[: self.credit]
         taken = sizes(now)
         fits = self._fits(taken)

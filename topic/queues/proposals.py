@@ -257,8 +257,8 @@ def _encode_transact(asked: Transact) -> bytes:
 
 
 def _annotated(retire: Retire) -> list[list[tuple[int, bytes]]]:
-    """The annotations of a `Retire` as the last element of its array. Without annotations the array has no such
-    element."""
+    """A list with the annotations of a `Retire`, which is the last element of the proposal's array. Without annotations
+    the list is empty, and the array has no such element."""
     return [[*retire.annotations.items()]] if retire.annotations else []
 
 

@@ -176,7 +176,7 @@ class SetState:
         name = self.name_of(queue)
         return self._queues[name].settings if name is not None else QueueSettings()
 
-    # The methods from here on are the operations.
+    # The methods from here on carry out operations and proposals.
 
     def apply(self, index: int, data: bytes) -> Answer | Decided | None:
         """Apply the log entry at this index: an operation or a proposal. Returns its answer; None if it has none."""
