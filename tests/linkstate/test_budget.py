@@ -130,7 +130,7 @@ def test_one_that_stands_still_now_and_then_is_not_let_queue_for_longer(rate: fl
 
 
 @pytest.mark.parametrize(("rate", "queued"), [(2e6, LEAST), (10e6, 500_000), (100e6, BUDGET)])
-def test_what_queues_takes_the_line_some_hundredths_of_a_second(rate: float, queued: int) -> None:
+def test_queue_takes_the_line_some_hundredths_of_a_second(rate: float, queued: int) -> None:
     """As far as others have to wait for it: but for little, and never more than there is a budget for. From the first
     measure on: what is sent with a chunk does not travel with it."""
     near = Line(rate, 0.001)
@@ -159,7 +159,7 @@ def test_one_that_carries_less_than_it_did_is_believed() -> None:
     assert near.sender.budget.bytes < known / 2
 
 
-def test_what_is_sent_without_room_keeps_nobody_waiting_while_the_line_is_measured_anew() -> None:
+def test_chunks_sent_without_room_delay_nobody_during_a_measurement() -> None:
     near = Line(20e6, 0.001)
     while not near.is_measured_anew():
         near.run(0.001)
@@ -172,7 +172,7 @@ def test_what_is_sent_without_room_keeps_nobody_waiting_while_the_line_is_measur
     assert near.sender.in_flight > 0
 
 
-def test_what_is_known_of_a_line_is_forgotten_with_the_path_and_not_with_what_is_missing() -> None:
+def test_budget_forgets_the_line_with_the_path_and_not_with_missing_chunks() -> None:
     """Else what queues just then would be taken for what the line holds by itself."""
     near = Line(10e6, 0.001)
     near.run(2)

@@ -21,7 +21,7 @@ def test_numbers_start_from_one() -> None:
 
 
 @given(st.permutations(range(1, 9)), st.lists(st.integers(1, 8)))
-def test_what_comes_in_any_order_and_twice_goes_on_in_order_and_once(order: list[int], again: list[int]) -> None:
+def test_channel_hands_chunks_on_in_order_and_once(order: list[int], again: list[int]) -> None:
     receiver = channel()
     handed_on = []
     for number in [*order[:4], *again, *order]:
@@ -29,14 +29,14 @@ def test_what_comes_in_any_order_and_twice_goes_on_in_order_and_once(order: list
     assert handed_on == [bytes([number]) for number in range(1, 9)]
 
 
-def test_what_is_too_early_is_not_kept() -> None:
+def test_channel_drops_chunks_that_are_too_early() -> None:
     receiver = channel()
     assert receiver.receive(REORDER_LIMIT + 1, Chunk(b"far"), 0.0) == []
     for number in range(1, REORDER_LIMIT + 1):
         assert receiver.receive(number, Chunk(b"x"), 0.0) == [b"x"]
 
 
-def test_what_is_early_is_kept_without_the_body_that_it_came_in() -> None:
+def test_channel_keeps_an_early_chunk_without_its_body() -> None:
     receiver = channel()
     body = bytes(100_000)
     references = getrefcount(body)
@@ -94,7 +94,7 @@ def test_without_progress_the_other_side_is_asked_ever_more_rarely() -> None:
     assert asked == [0.2, 0.6, 1.4, 2.4, 3.4]
 
 
-def test_what_is_missing_is_sent_again_once_for_each_question() -> None:
+def test_channel_sends_missing_chunks_again_once_for_each_probe() -> None:
     sender = channel()
     sender.push(Chunk(b"1"), 0.0)
     assert list(sender.missing(1)) == [], "nobody was asked"
@@ -147,7 +147,7 @@ def test_a_question_that_is_acknowledged_before_anything_comes_finds_the_other_e
     assert asking.is_late
 
 
-def test_what_comes_before_a_question_is_acknowledged_was_under_way() -> None:
+def test_chunk_before_the_acknowledged_question_was_under_way() -> None:
     asking = channel()
     number, _ = asking.ask("it owes", 1.0)
     assert asking.receive(1, Chunk(b"answer"), 1.1) == [b"answer"]
@@ -155,7 +155,7 @@ def test_what_comes_before_a_question_is_acknowledged_was_under_way() -> None:
     assert not asking.is_late
 
 
-def test_what_comes_twice_was_not_under_way() -> None:
+def test_repeated_chunk_was_not_under_way() -> None:
     asking = channel()
     asking.receive(1, Chunk(b"before"), 1.0)
     number, _ = asking.ask("it owes", 2.0)

@@ -49,7 +49,7 @@ def arrived(network: Network, here: str) -> list[bytes]:
 
 
 @given(st.lists(sizes, min_size=1, max_size=4))
-def test_what_is_cut_is_joined_as_it_was(lengths: list[int]) -> None:
+def test_joiner_restores_the_payload(lengths: list[int]) -> None:
     payloads = [bytes([number]) * length for number, length in enumerate(lengths)]
     joiner = Joiner(5 * CHUNK)
     chunks = [chunk for payload in payloads for chunk in cut(payload)]
@@ -95,7 +95,7 @@ def test_link_state_goes_before_data_and_data_in_order() -> None:
     assert outbox.take(1) is None
 
 
-def test_what_would_make_a_transfer_too_long_goes_with_the_next() -> None:
+def test_body_that_would_be_too_long_goes_with_the_next_one() -> None:
     """Who reads it waits for all of it: so an answer does not wait for the chunk behind it."""
     outbox = Outbox()
     for body in (b"answer", b"a whole chunk", b"another"):
@@ -136,7 +136,7 @@ def test_a_router_to_which_too_much_is_under_way_is_full_until_some_of_it_is_ack
     assert network.filled == [("a", Full("b")), ("a", Room("b"))]
 
 
-def test_whose_answer_waits_behind_others_payloads_is_not_late() -> None:
+def test_router_is_not_late_if_its_answer_waits_behind_other_payloads() -> None:
     """a ── b ── c: b's own payload takes 0.66 s"""
     network = narrow(Network(line("a", "b", "c")), MEGABYTE)
     network.send("b", ["a"], large("payload"))
@@ -147,7 +147,7 @@ def test_whose_answer_waits_behind_others_payloads_is_not_late() -> None:
     assert network.losses == []
 
 
-def test_whose_answer_is_here_and_not_handled_yet_is_not_asked() -> None:
+def test_router_is_not_asked_if_its_answer_waits_here() -> None:
     network = narrow(Network(line("a", "b")), MEGABYTE)
     mesh = network.meshes["a"]
     mesh.out.append(Received("b", b"answer"))
@@ -158,7 +158,7 @@ def test_whose_answer_is_here_and_not_handled_yet_is_not_asked() -> None:
     assert [type(action) for action in mesh.out] == [Transmit]
 
 
-def test_who_has_nothing_under_way_is_late() -> None:
+def test_router_with_nothing_under_way_is_late() -> None:
     network = narrow(Network(line("a", "b", "c")), MEGABYTE)
     network.send("c", ["a"], b"before")
     network.run(DELAY * 10)

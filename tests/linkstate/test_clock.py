@@ -36,7 +36,7 @@ def test_a_peer_too_far_ahead_is_counted_and_not_believed() -> None:
     assert (clock.read(), clock.refused) == (before, 1)
 
 
-def test_what_a_client_says_of_a_clock_is_believed_for_seconds() -> None:
+def test_clock_echoed_by_a_client_is_believed_within_seconds() -> None:
     clock = HybridClock()
     clock.advance(5_000)
     before = clock.read()

@@ -172,7 +172,7 @@ def test_nobody_is_heard_to_whom_there_is_no_path() -> None:
     assert unreached.receive_data(0, A1) == (False, None)
 
 
-def test_who_has_used_up_our_numbers_has_no_contact_any_more() -> None:
+def test_router_that_used_up_our_numbers_has_no_contact() -> None:
     """a ── b, and b may be evil: it makes and ends contacts as fast as it can."""
     network = Network(line("a", "b"))
     network.meshes["a"]._contacts._contacts["b"].ours += LAST - 2

@@ -65,7 +65,7 @@ def test_our_own_version_as_we_wrote_it_is_no_news(database: Database) -> None:
     assert database.install(entry("a", 100, 1, links=()), 1.0) is KNOWN
 
 
-def test_what_somebody_else_wrote_under_our_name_is_overridden(database: Database) -> None:
+def test_router_overrides_an_advertisement_forged_under_its_name(database: Database) -> None:
     assert database.install(entry("a", 100, 1, links=(("b", 200, 1),)), 1.0) is DISPUTED
     assert database.originate((), 1.0).version == (100, 2)
 

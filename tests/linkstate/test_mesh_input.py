@@ -169,7 +169,7 @@ def advertised(mesh: Mesh) -> tuple[AgedAdvertisement, ...]:
     return frame.entries
 
 
-def test_what_a_neighbour_says_before_its_hello_is_left_out_of_account(mesh: Mesh) -> None:
+def test_mesh_ignores_frames_of_a_neighbour_before_its_hello(mesh: Mesh) -> None:
     mesh.link_up("b", 0.1)
     mesh.out.clear()
     mesh.receive_linkstate("b", encode_summary(0, []), 0.1)

@@ -41,7 +41,7 @@ def test_it_does_not_matter_what_is_merged_first(one: Plan, two: Plan, three: Pl
 
 
 @given(PLANS, PLANS)
-def test_who_was_removed_is_no_member_of_the_same_time(one: Plan, two: Plan) -> None:
+def test_removed_router_is_no_member_since_the_same_time(one: Plan, two: Plan) -> None:
     merged = one.merge(two)
     for plan in (one, two):
         for name, router in plan.routers.items():
@@ -51,7 +51,7 @@ def test_who_was_removed_is_no_member_of_the_same_time(one: Plan, two: Plan) -> 
 
 
 @given(PLANS)
-def test_what_is_told_is_what_was_changed(plan: Plan) -> None:
+def test_plan_tells_only_changed_entries(plan: Plan) -> None:
     told = plan_of(msgpack.unpackb(msgpack.packb(plan.changed())))
     assert plan.merge(told) == plan
     assert told.digest == plan.digest
@@ -73,7 +73,7 @@ def test_what_is_told_is_what_was_changed(plan: Plan) -> None:
         [[], [["a", "b", [1, "a"], 1, "é:1"]]], [[["a", 0, 0, [1, "a"], "", "ab" * 127 + ":1"]], []],
     ],
 )  # fmt: skip
-def test_what_is_no_plan_is_refused(rows: object) -> None:
+def test_malformed_plan_is_refused(rows: object) -> None:
     with pytest.raises(ValueError, match="plan"):
         plan_of(rows)
 
@@ -92,7 +92,7 @@ def test_costs_and_links_change() -> None:
     assert plan.digest
 
 
-def test_who_leaves_keeps_its_links_and_is_not_waited_for() -> None:
+def test_leaving_router_keeps_its_links_and_is_not_waited_for() -> None:
     plan = LINE.revised(file("ab", "ab"), at(1))
     assert plan.members == set("ab")
     assert plan.listed == set("abc")
@@ -103,7 +103,7 @@ def test_who_leaves_keeps_its_links_and_is_not_waited_for() -> None:
     assert gone.is_out("c", 100)
 
 
-def test_who_comes_back_is_another() -> None:
+def test_router_that_comes_back_is_another_member() -> None:
     gone = LINE.revised(file("ab", "ab"), at(1), forced="c")
     assert gone.listed == set("ab")
     back = gone.revised(LINE, at(7))
@@ -114,7 +114,7 @@ def test_who_comes_back_is_another() -> None:
 
 
 @pytest.mark.parametrize("since", [1, 50])
-def test_who_comes_back_wins_over_its_removal_whatever_that_says_of_since(since: int) -> None:
+def test_router_that_comes_back_wins_over_its_removal(since: int) -> None:
     """It may be of the same millisecond, or be forged."""
     gone = LINE.merge(Plan({"c": PlannedRouter(since, Standing.REMOVED, at(1))}, {}))
     back = gone.revised(LINE, at(7))
@@ -122,7 +122,7 @@ def test_who_comes_back_wins_over_its_removal_whatever_that_says_of_since(since:
     assert back.admits("c", since + 2)
 
 
-def test_who_is_leaving_does_not_come_back_before_it_is_gone() -> None:
+def test_leaving_router_does_not_come_back_before_it_is_gone() -> None:
     with pytest.raises(PlanError, match="router c is still leaving"):
         LINE.revised(file("ab", "ab"), at(1)).revised(LINE, at(2))
 
@@ -141,7 +141,7 @@ FILES = st.builds(
 
 
 @given(st.lists(FILES, min_size=1, max_size=6))
-def test_who_starts_with_the_latest_file_and_hears_what_was_changed_has_the_same_plan(files: list[Plan]) -> None:
+def test_latest_file_and_changes_give_the_same_plan(files: list[Plan]) -> None:
     """Whatever the others have started with. Each change is made when all who were to leave have gone."""
     plan = files[0]
     for ms, wanted in enumerate(files, 1):

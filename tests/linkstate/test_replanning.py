@@ -49,7 +49,7 @@ def test_a_router_that_is_new_meets_all() -> None:
     assert len(plans(network)) == 1
 
 
-def test_who_is_removed_leaves_no_trace() -> None:
+def test_removed_router_leaves_no_trace() -> None:
     """a─b─c─d; d is removed at a"""
     network = Network(line("a", "b", "c", "d"))
     rest(network)
@@ -96,7 +96,7 @@ def test_two_sides_of_a_partition_agree_when_it_heals() -> None:
     assert network.meshes["c"].plan.costs_of("d") == {"c": 5}
 
 
-def test_who_was_removed_while_it_was_out_of_reach_is_refused() -> None:
+def test_router_removed_out_of_reach_is_refused() -> None:
     network = Network(line("a", "b"), file=file("abc", "ab", "bc"))
     network.replan("b", file("ab", "ab"), forced="c")
     network.run(1.0)

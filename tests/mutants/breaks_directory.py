@@ -354,7 +354,9 @@ def only_whole_bodies_are_life(_: Method) -> Method:
     return broken
 
 
-@mutant(Contacts, "doubt", by="7", scenario=test_chunks.test_whose_answer_waits_behind_others_payloads_is_not_late)
+@mutant(
+    Contacts, "doubt", by="7", scenario=test_chunks.test_router_is_not_late_if_its_answer_waits_behind_other_payloads
+)
 def queued_answer_counts_as_late(_: Method) -> Method:
     """6.7: a router whose answer waits on its way is not late."""
 

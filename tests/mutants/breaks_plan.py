@@ -33,7 +33,7 @@ def later_change_wins_over_removal(merge: Method) -> Method:
     return broken
 
 
-@mutant(Plan, "admits", by="1", scenario=test_replanning.test_who_was_removed_while_it_was_out_of_reach_is_refused)
+@mutant(Plan, "admits", by="1", scenario=test_replanning.test_router_removed_out_of_reach_is_refused)
 def zombie_admitted(_: Method) -> Method:
     """11.1: of a router that joins again only later incarnations belong to the mesh."""
 
