@@ -7,7 +7,8 @@ the queue is killed, or others, as a case says; nodes that a case starts again a
 
 The bench prints for each case the longest time in which no message was accepted and in which none was delivered, and
 the number of messages that were accepted and are lost, and that came twice. RabbitMQ is Debian's package. Artemis is
-the directory `--artemis`, with the unpacked distribution. A broker that is not there is left out.
+the directory `--artemis`, with the unpacked distribution. A broker that is not there is left out. A signal that ends
+the bench ends all nodes, too.
 """
 
 import argparse
@@ -23,7 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
-from signal import SIGKILL
+from signal import SIGINT, SIGKILL, SIGTERM, raise_signal, signal
 from typing import Any, Final
 
 import attrs
@@ -39,10 +40,10 @@ from tests.bench.queues import QUEUE, RABBITMQ, declare_at_rabbitmq, free_ports,
 NAMES: Final = ("a", "b", "c")
 RATE: Final = 100
 """Messages a second."""
-LOADED_S: Final = 3.0
+LOADED_S: Final = 2.0
 """Seconds of load before a node dies."""
 AWAY_S: Final = 4.0
-SEEN_S: Final = 12.0
+SEEN_S: Final = 8.0
 """Seconds of load after the last kill or start. If no message comes meanwhile, the queue counts as out of use."""
 TRIED_S: Final = 3.0
 """Seconds for which a client waits for one answer."""
@@ -327,6 +328,7 @@ def main() -> None:
     parser.add_argument("--only", choices=BROKERS, help="only this broker")
     parser.add_argument("--case", default="", help="only cases in whose title this is, as 'and back'")
     asked = parser.parse_args()
+    signal(SIGTERM, lambda *_: raise_signal(SIGINT))
     console = Console(width=None if sys.stdout.isatty() else 120)
     heads = ("killed", "broker", "not accepted s", "not delivered s", "accepted", "lost", "twice")
     table = Table(*heads)
