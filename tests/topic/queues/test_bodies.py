@@ -181,7 +181,7 @@ def dropped_at(bench: QueueBench, router: str) -> list[int]:
 
 
 @without_bodies
-def test_what_is_purged_while_the_disk_reads_is_offered_to_nobody() -> None:
+def test_message_purged_while_the_disk_reads_is_offered_to_nobody() -> None:
     bench, pen = filled(*ALL)
     held = hold_reads(bench, "a")
     reader = plain(bench, "d", credit=100)
@@ -197,7 +197,7 @@ def test_what_is_purged_while_the_disk_reads_is_offered_to_nobody() -> None:
 
 
 @without_bodies
-def test_what_was_read_and_is_purged_before_it_is_published_is_offered_to_nobody() -> None:
+def test_message_purged_after_its_read_is_offered_to_nobody() -> None:
     bench, _ = filled(*ALL)
     reader = plain(bench, "d", credit=1)
     [end] = bench.at("a").node.led[SET].egresses.values()
@@ -545,7 +545,7 @@ BROKEN: list[Broken] = [
     (SnapshotRuns, "add", "before < first <= last < 1 << 64", "True",
      lambda: test_a_snapshot_with_wrong_runs_is_refused([(1, 1), (1, 2)])),
     (SetReplica, "bodies_read", "if position not in rows:", "if False:",
-     test_what_is_purged_while_the_disk_reads_is_offered_to_nobody),
+     test_message_purged_while_the_disk_reads_is_offered_to_nobody),
     (SetReplica, "bodies_read", "body is None or not rows.is_body(position, body)", "body is None",
      lambda: test_a_body_that_is_not_what_was_written_goes_to_nobody(b"?")),
     (QueueRows, "is_body", "== (len(body), body_digest(body))", "[0] == len(body)",
@@ -573,9 +573,9 @@ BROKEN: list[Broken] = [
     (Egress, "_publish_some", "heappush(self._free, position)", "pass",
      test_a_consumer_gets_what_is_on_the_disk_alone_in_order),
     (Egress, "_take", "if not self._has(position):", "if False:",
-     test_what_was_read_and_is_purged_before_it_is_published_is_offered_to_nobody),
+     test_message_purged_after_its_read_is_offered_to_nobody),
     (SetPublisher, "_forget_body", "self._log.reads_ahead(-len(body))", "pass",
-     test_what_was_read_and_is_purged_before_it_is_published_is_offered_to_nobody),
+     test_message_purged_after_its_read_is_offered_to_nobody),
     (SetPublisher, "found", "self._is_reading = False", "pass",
      test_a_consumer_gets_what_is_on_the_disk_alone_in_order),
     (SetPublisher, "_read_bodies", "if size >= most:", "if False:", test_as_many_are_read_as_one_read_may_have),

@@ -65,7 +65,7 @@ def outbox(state: SetState, address: str = DEAD) -> list[tuple[bytes, Why]]:
     return [(of_digest[sent.about(at)[1]], letters[at].sending.why) for at in state.messages.outbox.to(address)]
 
 
-def test_what_is_rejected_goes_to_the_outbox() -> None:
+def test_rejected_message_goes_to_the_outbox() -> None:
     state, queue = dying(1, 2)
     propose(state, 4, Reserve(queue, ONE, [(at(0), at(1))]))
     propose(state, 5, Reject(queue, [(at(1), at(1))]))
@@ -91,7 +91,7 @@ def test_without_an_address_what_is_rejected_is_gone() -> None:
 
 
 @pytest.mark.parametrize("most", [0, 2, None])
-def test_what_has_failed_too_often_goes_to_the_outbox(most: int | None) -> None:
+def test_message_that_failed_too_often_goes_to_the_outbox(most: int | None) -> None:
     state, queue = dying(1, **({"redeliveries": most} if most is not None else {}))
     for time in range(21 if most is None else most + 1):
         assert there(state, queue) == [b"1"]
@@ -101,7 +101,7 @@ def test_what_has_failed_too_often_goes_to_the_outbox(most: int | None) -> None:
     assert there(state, queue) == [] and outbox(state) == [(b"1", Why.REDELIVERIES)]
 
 
-def test_what_is_over_goes_to_the_outbox_if_it_is_for_nobody() -> None:
+def test_expired_message_without_a_consumer_goes_to_the_outbox() -> None:
     state = SetState()
     queue = declare(state, 1, "queue/1", dead_letter=DEAD)
     given = asked("queue/1", 1, 2)
@@ -113,7 +113,7 @@ def test_what_is_over_goes_to_the_outbox_if_it_is_for_nobody() -> None:
     assert [*SetState(state.rows).messages.expiring] == [at(0)]
 
 
-def test_what_is_not_taken_stays_and_counts() -> None:
+def test_refused_dead_letter_stays_and_is_counted() -> None:
     state, queue = dying(1)
     propose(state, 4, Reject(queue, [(at(0), at(0))]))
     propose(state, 5, Posted(queue, [(at(0), at(0))], taken=False))
@@ -125,7 +125,7 @@ def test_what_is_not_taken_stays_and_counts() -> None:
     assert outbox(state) == [(b"1", Why.REJECTED)] and state.messages.returns(at(0)).times == 1
 
 
-def test_what_is_in_the_outbox_goes_with_its_queue_or_a_purge() -> None:
+def test_messages_in_the_outbox_go_with_their_queue_or_a_purge() -> None:
     state, queue = dying(1, 2, 3)
     propose(state, 4, Reject(queue, [(at(0), at(2))]))
     assert state.messages.last_of(queue) == at(2) and state.messages.size == 3
@@ -134,7 +134,7 @@ def test_what_is_in_the_outbox_goes_with_its_queue_or_a_purge() -> None:
     assert len(state.rows) == 0 and state.messages.size == 0
 
 
-def test_what_is_purged_while_a_consumer_has_it_is_no_dead_letter() -> None:
+def test_message_purged_at_a_consumer_is_no_dead_letter() -> None:
     state, queue = dying(1, 2)
     propose(state, 4, Reserve(queue, ONE, [(at(0), at(1))]))
     purge(state, 5, queue, at(0))
@@ -237,7 +237,7 @@ def consumer_of(bench: QueueBench, name: str, router: str = "e", **options: Any)
     return bench.subscriber(router, "dead", address=egress_address(SET, name), **options)
 
 
-def test_what_a_consumer_rejects_is_in_the_queue_of_dead_letters() -> None:
+def test_rejected_message_comes_to_the_queue_of_dead_letters() -> None:
     bench, reader = rejected(b"1", b"2")
     assert bench.in_dead() == [b"1 died 1", b"2 died 1"]
     assert reader.settled_messages == [b"1", b"2"] and bench.outbox() == []
@@ -247,7 +247,7 @@ def test_what_a_consumer_rejects_is_in_the_queue_of_dead_letters() -> None:
     assert bench.is_at_rest(2)
 
 
-def test_what_fails_too_often_is_a_dead_letter() -> None:
+def test_message_that_fails_too_often_is_a_dead_letter() -> None:
     bench = DyingBench(redeliveries=2)
     reader = plain(bench, "d")
     bench.fill(b"1")
@@ -294,7 +294,7 @@ def test_without_an_address_nobody_keeps_an_error() -> None:
     assert at_rest(bench)
 
 
-def test_what_is_released_is_no_dead_letter() -> None:
+def test_released_message_is_no_dead_letter() -> None:
     bench = DyingBench(redeliveries=0)
     reader = plain(bench, "d")
     bench.fill(b"1")
@@ -303,7 +303,7 @@ def test_what_is_released_is_no_dead_letter() -> None:
     assert bench.in_dead() == [] and reader.delivered == [b"1"] * 4
 
 
-def test_what_is_over_is_a_dead_letter_and_lives_on() -> None:
+def test_expired_message_is_a_dead_letter_and_lives_on() -> None:
     bench = DyingBench()
     bench.fill(b"1!3")
     bench.wait(5)
@@ -312,7 +312,7 @@ def test_what_is_over_is_a_dead_letter_and_lives_on() -> None:
     assert bench.in_dead() == [b"1!3 died 1"]
 
 
-def test_what_waits_for_a_consumer_and_is_over_is_withdrawn_from_home() -> None:
+def test_expired_message_that_waits_for_a_consumer_is_withdrawn_from_home() -> None:
     bench = DyingBench()
     bench.fill(b"1!3")
     bench.hanging |= {"b", "c"}
@@ -340,7 +340,7 @@ def test_a_topic_takes_dead_letters_if_somebody_is_there() -> None:
     assert bench.outbox() == [] and bench.is_at_rest(1)
 
 
-def test_what_is_not_taken_is_tried_again_with_a_pause() -> None:
+def test_refused_dead_letter_is_sent_again_after_a_pause() -> None:
     bench, _ = rejected(b"1", b"2", address=NEWS)
     reader = bench.subscriber("e", "news", address=NEWS)
     bench.wait(PAUSE_S + 1)
@@ -397,7 +397,7 @@ def test_a_dead_letter_that_a_majority_has_not_seen_published_comes_once() -> No
     assert bench.rows == {1}
 
 
-def test_what_was_taken_is_settled_by_the_next_leader() -> None:
+def test_next_leader_settles_dead_letters_that_were_taken() -> None:
     """The outbox is empty when it begins to lead: it attaches the link all the same."""
     bench = DyingBench(NEWS)
     reader, dead = lasting(bench, "d"), lasting_of(bench, NEWS)
@@ -605,28 +605,28 @@ BROKEN: list[Broken] = [
      test_dead_letters_are_taken_whatever_the_limit_and_count),
     (QueuedMessages, "has_answered", "asked.binding + key", "key", test_a_queue_is_declared_by_its_first_dead_letter),
     (QueuedMessages, "free", "> settings.most_failed", ">= settings.most_failed",
-     partial(test_what_has_failed_too_often_goes_to_the_outbox, 2)),
+     partial(test_message_that_failed_too_often_goes_to_the_outbox, 2)),
     (QueuedMessages, "reject", "self._not_purged(queue, self._there(queue, runs))", "self._there(queue, runs)",
-     test_what_is_purged_while_a_consumer_has_it_is_no_dead_letter),
-    (QueuedMessages, "published", "and letters[at].queue == queue", "", test_what_is_not_taken_stays_and_counts),
+     test_message_purged_at_a_consumer_is_no_dead_letter),
+    (QueuedMessages, "published", "and letters[at].queue == queue", "", test_refused_dead_letter_stays_and_is_counted),
     (QueuedMessages, "retry", "self._free(queue, runs)", "self._there(queue, runs)",
      test_a_retry_takes_what_nobody_has),
-    (QueuedMessages, "purge", "if at <= position]", "]", test_what_is_in_the_outbox_goes_with_its_queue_or_a_purge),
+    (QueuedMessages, "purge", "if at <= position]", "]", test_messages_in_the_outbox_go_with_their_queue_or_a_purge),
     (MessageRows, "send", "self.expiring.pop(position, (queue, 0))", "self.expiring[position]",
-     test_what_is_over_goes_to_the_outbox_if_it_is_for_nobody),
+     test_expired_message_without_a_consumer_goes_to_the_outbox),
     (Letters, "send_outcomes", "and not is_for_nobody", "", test_a_topic_takes_dead_letters_if_somebody_is_there),
     (Letters, "send_outcomes", "(self._taken if is_taken else self._refused).append(record)",
-     "self.node.topic.settle(self.stream, [record])", test_what_a_consumer_rejects_is_in_the_queue_of_dead_letters),
+     "self.node.topic.settle(self.stream, [record])", test_rejected_message_comes_to_the_queue_of_dead_letters),
     (Letters, "_publish", "self.node.topic.abort(self.stream, tag)", "pass",
      test_an_operator_ends_what_the_next_leader_is_about_to_publish),
     (Letters, "attach_as_leader", " if doubts else {}", " if not doubts else {}",
      test_a_dead_letter_that_a_majority_has_not_seen_published_comes_once),
     (Letters, "attach_as_leader", "self._come(life", "self._come(clock",
      test_a_dead_letter_that_a_majority_has_not_seen_published_comes_once),
-    (LedSet, "take_over", "self._take_over_letters()", "pass", test_what_was_taken_is_settled_by_the_next_leader),
-    (LedSet, "timed", "if not is_dead else None", "", test_what_is_over_is_a_dead_letter_and_lives_on),
+    (LedSet, "take_over", "self._take_over_letters()", "pass", test_next_leader_settles_dead_letters_that_were_taken),
+    (LedSet, "timed", "if not is_dead else None", "", test_expired_message_is_a_dead_letter_and_lives_on),
     (LedSet, "_count_taken_out", "state.messages.sendings", "0",
-     test_what_a_consumer_rejects_is_in_the_queue_of_dead_letters),
+     test_rejected_message_comes_to_the_queue_of_dead_letters),
     (LedSet, "_take_more", "(self.dead_letters, *self.bound.values())", "self.bound.values()",
      test_a_full_set_takes_its_own_dead_letters),
     (Ingress, "_most", "self._binding == DEAD_LETTERS", "False",
@@ -636,8 +636,8 @@ BROKEN: list[Broken] = [
     (Ingress, "is_at_its_limit", "self._messages.total", "self._messages.count", test_messages_in_the_outbox_count),
     (Letters, "outbox_changed", "self._withdraw(", "len(", partial(test_an_operator_ends_what_no_address_takes, True)),
     (Letters, "_ended", "heappush(self._paused, (self.node.now() + pause, position))", "pass",
-     test_what_is_not_taken_is_tried_again_with_a_pause),
-    (Letters, "_ended", "pause = min(", "pause = 0 and min(", test_what_is_not_taken_is_tried_again_with_a_pause),
+     test_refused_dead_letter_is_sent_again_after_a_pause),
+    (Letters, "_ended", "pause = min(", "pause = 0 and min(", test_refused_dead_letter_is_sent_again_after_a_pause),
     (Egress, "_rejects", ", added), Proposed", "), Proposed",
      partial(test_a_dead_letter_has_the_error_of_the_consumer_that_has_rejected_it, "d")),
     (QueuedMessages, "reject", "annotations=annotations[position]", "annotations=b''",

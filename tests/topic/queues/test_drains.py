@@ -51,7 +51,7 @@ def test_a_consumer_that_drains_gets_what_the_queue_has(router: str) -> None:
 
 
 @pytest.mark.parametrize("router", ["a", "d"])
-def test_what_its_credit_does_not_reach_stays_and_is_counted(router: str) -> None:
+def test_messages_beyond_the_credit_stay_and_are_counted(router: str) -> None:
     bench, _ = filled(b"1", b"2", b"3")
     reader = plain(bench, router, credit=0)
     drain(reader, 1)
@@ -168,7 +168,7 @@ def test_a_drain_is_answered_soon_while_leadership_moves(router: str, hanging: s
 
 
 @pytest.mark.parametrize("router", ["a", "d"])
-def test_what_a_consumer_has_just_released_it_gets_again(router: str) -> None:
+def test_draining_consumer_gets_again_what_it_has_just_released(router: str) -> None:
     bench, _ = filled(b"1")
     reader = plain(bench, router, credit=1)
     topic = bench.tick(router)
@@ -269,7 +269,7 @@ def decide(bench: QueueBench) -> None:
 
 
 @pytest.mark.parametrize("router", ["a", "d"])
-def test_what_waits_for_a_consumer_that_ends_is_kept_for_nobody(router: str) -> None:
+def test_messages_that_wait_for_an_ended_consumer_are_kept_for_nobody(router: str) -> None:
     bench, reader = set_aside(router)
     reader.grant(0)  # as the link does when the drain is answered
     decide(bench)
@@ -282,7 +282,7 @@ def test_what_waits_for_a_consumer_that_ends_is_kept_for_nobody(router: str) -> 
 
 @pytest.mark.parametrize("router", ["a", "d"])
 @pytest.mark.parametrize("drains", [False, True])
-def test_what_is_decided_for_a_consumer_that_has_ended_is_kept_for_nobody(router: str, drains: bool) -> None:
+def test_messages_reserved_for_an_ended_consumer_are_kept_for_nobody(router: str, drains: bool) -> None:
     bench, _ = filled(b"1")
     reader = plain(bench, router, credit=0)
     bench.hanging |= {*"abc"}
@@ -297,7 +297,7 @@ def test_what_is_decided_for_a_consumer_that_has_ended_is_kept_for_nobody(router
     assert at_rest(bench)
 
 
-def test_what_waits_for_a_consumer_that_ends_behind_a_cut_is_kept_for_nobody() -> None:
+def test_messages_that_wait_for_a_consumer_ended_behind_a_cut_are_kept_for_nobody() -> None:
     bench, reader = set_aside("d")
     reader.grant(0)
     decide(bench)
@@ -312,7 +312,7 @@ def test_what_waits_for_a_consumer_that_ends_behind_a_cut_is_kept_for_nobody() -
 
 
 @pytest.mark.parametrize("goes", ["its leader", "nobody"])
-def test_what_was_kept_in_vain_has_not_come_back(goes: str) -> None:
+def test_messages_kept_in_vain_have_not_come_back(goes: str) -> None:
     """It has the key that it had, whoever leads, and nobody has failed with it."""
     bench, reader = set_aside("d")
     reader.grant(0)
@@ -331,7 +331,7 @@ def test_what_was_kept_in_vain_has_not_come_back(goes: str) -> None:
     assert at_rest(bench)
 
 
-def test_what_waits_for_a_consumer_that_ends_can_be_its_successors() -> None:
+def test_messages_that_wait_for_an_ended_consumer_can_go_to_its_successor() -> None:
     """The next consumer is chosen before the state has heard of the end."""
     bench, reader = set_aside("d")
     reader.grant(0)
@@ -348,15 +348,15 @@ def test_what_waits_for_a_consumer_that_ends_can_be_its_successors() -> None:
 
 BROKEN: list[Broken] = [
     (Egress, "forget_refusals", "self._ended_with.add(subscriber)", "pass",
-     partial(test_what_waits_for_a_consumer_that_ends_is_kept_for_nobody, "d")),
+     partial(test_messages_that_wait_for_an_ended_consumer_are_kept_for_nobody, "d")),
     (Egress, "_wanted", "kept := self._kept_in_vain()", "kept := []",
-     partial(test_what_waits_for_a_consumer_that_ends_is_kept_for_nobody, "a")),
+     partial(test_messages_that_wait_for_an_ended_consumer_are_kept_for_nobody, "a")),
     (Egress, "_answer_drains", "self._log.hands_over or ", "",
      partial(test_a_drain_is_answered_soon_while_leadership_moves, "d", "b")),
     (EgressKind, "decide", "home.balancing.tell(stream)", "pass",
-     test_what_waits_for_a_consumer_that_ends_behind_a_cut_is_kept_for_nobody),
+     test_messages_that_wait_for_a_consumer_ended_behind_a_cut_are_kept_for_nobody),
     (QueuedMessages, "unreserve", "-self.reserved.free(positions)", "0",
-     partial(test_what_waits_for_a_consumer_that_ends_is_kept_for_nobody, "a")),
+     partial(test_messages_that_wait_for_an_ended_consumer_are_kept_for_nobody, "a")),
 ]  # fmt: skip
 
 

@@ -144,7 +144,7 @@ def test_an_egress_that_begins_has_found_what_was_decided_together() -> None:
     assert bench.messages("a") == [] and bench.records() == {}
 
 
-def test_what_nobody_waits_for_is_proposed_with_the_next_entry() -> None:
+def test_proposal_without_a_waiting_client_goes_with_the_next_entry() -> None:
     bench, pen = filled(b"1")
     reader = plain(bench, "d", credit=1)
     bench.is_patient = True
@@ -165,7 +165,7 @@ def kinds_after(bench: QueueBench, index: int) -> list[int]:
     return [read_entry(one.data)[1][0] for one in log.entries(index + 1, log.last)]
 
 
-def test_what_nobody_waits_for_is_proposed_soon() -> None:
+def test_proposal_without_a_waiting_client_is_made_soon() -> None:
     bench, pen = filled()
     reader = plain(bench, "d")
     bench.is_patient = True
@@ -326,7 +326,7 @@ def test_the_leader_dies_before_it_has_taken_what_was_accepted(kind: Any) -> Non
     assert len(reader.delivered + other.delivered) == 1
 
 
-def test_what_a_plain_consumer_had_goes_to_another_when_its_router_dies() -> None:
+def test_message_of_a_plain_consumer_goes_to_another_when_its_router_dies() -> None:
     bench, _ = filled(b"1")
     plain(bench, "d")
     other = plain(bench, "b", "t")
@@ -461,7 +461,7 @@ def test_only_what_a_consumer_has_waits_for_it() -> None:
 
 @pytest.mark.parametrize("is_asked", [False, True])
 @pytest.mark.parametrize("router", ["b", "d"])
-def test_who_has_given_a_message_back_keeps_it_from_nobody(router: str, is_asked: bool) -> None:
+def test_consumer_that_gives_a_message_back_keeps_it_from_nobody(router: str, is_asked: bool) -> None:
     """Its map says so while nobody leads. The next leader asks the consumer that has the message, or gives it to one if
     that has gone, at the same router."""
     bench, _ = filled(b"1")
@@ -487,7 +487,7 @@ def test_who_has_given_a_message_back_keeps_it_from_nobody(router: str, is_asked
 
 @pytest.mark.parametrize("outcome", [RELEASED, MODIFIED])
 @pytest.mark.parametrize("router", ["a", "d"])
-def test_what_a_consumer_gave_back_is_resumed_with_its_own_outcome(router: str, outcome: DeliveryOutcome) -> None:
+def test_returned_message_is_resumed_with_its_own_outcome(router: str, outcome: DeliveryOutcome) -> None:
     bench, _ = filled(b"1")
     fussy = lasting(bench, router, credit=1)
     [(record, _)] = fussy.handed
@@ -501,7 +501,7 @@ def test_what_a_consumer_gave_back_is_resumed_with_its_own_outcome(router: str, 
     assert again.settled == [record] and again.delivered == [b"1"]
 
 
-def test_what_is_released_goes_to_another_as_often_as_it_takes() -> None:
+def test_released_message_goes_to_others_without_limit() -> None:
     bench, _ = filled(b"1")
     reader = plain(bench, "d")
     for _ in range(12):
@@ -581,7 +581,7 @@ def test_an_entry_does_not_grow_with_what_consumers_add_to_many_messages() -> No
 
 
 @pytest.mark.parametrize("leads", ["before", "after"])
-def test_what_a_consumer_has_added_outlives_the_leader(leads: str) -> None:
+def test_annotations_of_a_consumer_outlive_the_leader(leads: str) -> None:
     """It dies before or after a majority knows of it."""
     bench, _ = filled(b"1")
     reader, other = lasting(bench, "d", credit=1), plain(bench, "e", "t", credit=0)
@@ -597,7 +597,7 @@ def test_what_a_consumer_has_added_outlives_the_leader(leads: str) -> None:
 
 
 @pytest.mark.parametrize("router", ["a", "d"])
-def test_who_goes_with_a_message_has_failed(router: str) -> None:
+def test_consumer_that_ends_with_a_message_has_failed(router: str) -> None:
     bench, _ = filled(b"1", b"2")
     reader = plain(bench, router, credit=1)
     reader.close()
@@ -606,7 +606,7 @@ def test_who_goes_with_a_message_has_failed(router: str) -> None:
     assert other.delivered == [b"1 failed 1", b"2"]
 
 
-def test_who_is_lost_on_its_way_with_a_message_has_failed() -> None:
+def test_consumer_lost_with_its_router_has_failed() -> None:
     """Its former router has told that it left. Its next one dies before it can answer."""
     bench, _ = filled(b"1")
     reader, other = lasting(bench, "d"), plain(bench, "c", "t")
@@ -619,7 +619,7 @@ def test_who_is_lost_on_its_way_with_a_message_has_failed() -> None:
     assert other.delivered == [b"1 failed 1"]
 
 
-def test_who_expires_with_a_message_has_failed() -> None:
+def test_consumer_that_expires_with_a_message_has_failed() -> None:
     bench, _ = filled(b"1")
     reader = plain(bench, "d", lifetime=Lifetime(5, "connection-close", 1))
     reader.vanish()
@@ -629,7 +629,7 @@ def test_who_expires_with_a_message_has_failed() -> None:
     assert other.delivered == [b"1 failed 1"]
 
 
-def test_who_accepts_a_message_that_it_has_lost_takes_nothing_from_the_next_one() -> None:
+def test_acceptance_of_a_lost_message_takes_nothing_from_the_next_consumer() -> None:
     """Its map has the former delivery of the message."""
     bench, _ = filled(b"1")
     reader = plain(bench, "d", lifetime=Lifetime(5, "connection-close", 1))
@@ -669,7 +669,7 @@ def test_a_consumer_that_has_gone_as_the_queue_agrees_to_it_has_nothing_reserved
     assert plain(bench, "e", "t").delivered == [b"1"]
 
 
-def test_what_came_back_has_its_old_place() -> None:
+def test_returned_message_has_its_old_place() -> None:
     bench, _ = filled(b"1", b"2", b"3", b"4")
     reader = plain(bench, "d", credit=2)
     assert reader.delivered == [b"1", b"2"]
@@ -678,7 +678,7 @@ def test_what_came_back_has_its_old_place() -> None:
     assert reader.delivered == [b"1", b"2", b"1", b"3"]
 
 
-def test_what_came_back_goes_before_what_waits_for_a_consumer() -> None:
+def test_returned_message_goes_before_messages_that_wait() -> None:
     """The second message waits at the home, as the only consumer with room has refused it. So does the first one,
     when that consumer has no room for it."""
     bench, _ = filled(b"1", b"2")
@@ -696,7 +696,7 @@ def test_what_came_back_goes_before_what_waits_for_a_consumer() -> None:
 
 
 @pytest.mark.parametrize("credit", [1, 2, 3])
-def test_what_a_router_has_no_room_for_comes_before_what_is_reserved_meanwhile(credit: int) -> None:
+def test_message_refused_for_lack_of_room_comes_before_later_reserved_ones(credit: int) -> None:
     """The consumer has taken its credit back, so its router refuses the first message. The second one is reserved for
     the consumer then. With a credit of 1 the first one waits for room, else it is reserved again, after the second.
     With a credit of 3 the third one is reserved together with the first one, and then with the second one, too."""
@@ -715,7 +715,7 @@ def test_what_a_router_has_no_room_for_comes_before_what_is_reserved_meanwhile(c
 
 
 @pytest.mark.parametrize("router", ["a", "d"])
-def test_what_one_refuses_for_itself_another_gets(router: str) -> None:
+def test_message_that_one_consumer_refuses_for_itself_goes_to_another(router: str) -> None:
     bench, _ = filled(b"1", b"2")
     reader = plain(bench, router, credit=1)
     reader.answer(MODIFIED, b"1", final=True, failed=True)
@@ -771,14 +771,14 @@ def test_the_state_keeps_what_a_consumer_refuses_one_after_the_other(most: Subsc
         assert other.delivered == messages
 
 
-def test_what_the_state_keeps_is_offered_again_as_a_refusal_ends() -> None:
+def test_refused_message_in_the_state_is_offered_again_when_a_refusal_ends() -> None:
     bench, reader, messages = refused_by_one(SubscriberRoom(3, 1000))
     reader.close()
     again = plain(bench, "d", credit=10)
     assert again.delivered == messages and bench.messages("a") == messages
 
 
-def test_what_the_state_keeps_may_be_gone_when_somebody_wants_it() -> None:
+def test_refused_message_in_the_state_may_be_gone_when_a_consumer_wants_it() -> None:
     bench, reader, messages = refused_by_one(SubscriberRoom(3, 1000))
     purge(bench)
     other = plain(bench, "e", "t", credit=10)
@@ -860,7 +860,7 @@ def test_a_message_that_came_back_has_one_key_at_all_leaders() -> None:
     assert bench.messages(bench.leader) == [] and reader.settled_messages == [b"1", b"1 failed 1"]
 
 
-def test_what_is_rejected_leaves_the_queue() -> None:
+def test_rejected_message_leaves_the_queue() -> None:
     bench, _ = filled(b"1")
     reader = plain(bench, "d")
     reader.answer(REJECTED, b"1")
@@ -900,7 +900,7 @@ def without_leader(outcome: int) -> tuple[QueueBench, Reader]:
     return bench, lasting(bench, "d", unsettled={record.key: outcome}, seen=reader.end.epoch)
 
 
-def test_what_a_consumer_has_accepted_waits_for_a_leader_however_long_that_takes() -> None:
+def test_accepted_message_waits_for_a_leader_without_limit() -> None:
     bench, again = without_leader(ACCEPTED)
     bench.wait(10)
     bench.hanging.clear()
@@ -908,7 +908,7 @@ def test_what_a_consumer_has_accepted_waits_for_a_leader_however_long_that_takes
     assert again.delivered == [] and bench.messages(bench.leader) == []
 
 
-def test_what_a_consumer_has_of_a_queue_that_is_deleted_ends_some_time_later() -> None:
+def test_deliveries_of_a_deleted_queue_end_later() -> None:
     """The queue is deleted before the leader reads the question of the consumer's router. The leader does not end the
     consumer, as if it had died then."""
     bench, again = without_leader(0)
@@ -1063,7 +1063,7 @@ def test_a_purge_leaves_what_consumers_have_and_they_accept_it() -> None:
 
 
 @pytest.mark.parametrize("is_gone", [False, True])
-def test_what_waits_for_a_reservation_is_purged_too(is_gone: bool) -> None:
+def test_purge_takes_messages_that_wait_for_a_reservation(is_gone: bool) -> None:
     bench, pen = filled(b"1", b"2")
     with pytest.MonkeyPatch.context() as busy:
         busy.setattr(SetReplica, "propose", lambda self, proposals: None)
@@ -1079,7 +1079,7 @@ def test_what_waits_for_a_reservation_is_purged_too(is_gone: bool) -> None:
     assert reader.delivered == ([] if is_gone else [b"3"])
 
 
-def test_what_was_purged_is_offered_to_nobody_when_it_is_given_back() -> None:
+def test_purged_message_that_comes_back_is_offered_to_nobody() -> None:
     bench, pen = filled(b"1", b"2")
     reader = plain(bench, "d", credit=1)
     other = plain(bench, "e", "t", credit=1)
@@ -1096,7 +1096,7 @@ def test_what_was_purged_is_offered_to_nobody_when_it_is_given_back() -> None:
     assert at_rest(bench)
 
 
-def test_what_waits_for_a_consumer_is_purged_though_it_is_reserved() -> None:
+def test_purge_takes_reserved_messages_that_wait_for_a_consumer() -> None:
     """The consumer has taken its credit back before the reservation was decided."""
     bench, _ = filled(b"1", b"2")
     bench.hanging |= {"b", "c"}
@@ -1111,7 +1111,7 @@ def test_what_waits_for_a_consumer_is_purged_though_it_is_reserved() -> None:
     assert reader.delivered == [] and at_rest(bench)
 
 
-def test_what_is_purged_before_its_reservation_is_decided_is_offered_to_nobody() -> None:
+def test_message_purged_before_its_reservation_is_offered_to_nobody() -> None:
     bench, _ = filled(b"1", b"2")
     bench.hanging |= {"a", "c"}
     [*_, last] = bench.sets("a").state(SET).messages.of(bench.queue)
@@ -1126,7 +1126,7 @@ def test_what_is_purged_before_its_reservation_is_decided_is_offered_to_nobody()
     assert at_rest(bench)
 
 
-def test_what_is_purged_and_comes_back_after_the_leader_has_died_is_offered_to_nobody() -> None:
+def test_purged_message_that_comes_back_to_the_next_leader_is_offered_to_nobody() -> None:
     bench, _ = filled(b"1")
     reader = lasting(bench, "d")
     assert purge(bench) == 0
@@ -1162,7 +1162,7 @@ def test_a_queue_that_is_deleted_has_no_egress_and_no_consumer(kind: Any, router
     assert reader.delivered == [b"1"] and kind(bench, router, credit=5).delivered == [b"3"]
 
 
-def test_what_is_decided_of_a_queue_that_is_deleted_counts_nothing() -> None:
+def test_decided_entries_of_a_deleted_queue_count_nothing() -> None:
     """The end of the queue is decided first, then that a message leaves it, which another router had, too."""
     bench, _ = filled(b"1")
     plain(bench, "d", "t", credit=1).answer(RELEASED, b"1")
@@ -1252,13 +1252,13 @@ BROKEN: list[Broken] = [
     (Egress, "send_outcomes", "(self._rejected if is_rejected else self._over).extend(records)",
      "self.node.topic.settle(self.stream, records)",
      test_nothing_is_settled_before_a_majority_knows_that_it_is_over),
-    (Egress, "_wanted", "self._is_due and (", "(", test_what_nobody_waits_for_is_proposed_with_the_next_entry),
-    (SetPublisher, "propose_now", "self._is_due = True", "pass", test_what_nobody_waits_for_is_proposed_soon),
+    (Egress, "_wanted", "self._is_due and (", "(", test_proposal_without_a_waiting_client_goes_with_the_next_entry),
+    (SetPublisher, "propose_now", "self._is_due = True", "pass", test_proposal_without_a_waiting_client_is_made_soon),
     (Ingress, "_propose", "(self._new or self._is_due)", "self._is_due",
-     test_what_nobody_waits_for_is_proposed_with_the_next_entry),
-    (Ingress, "propose_now", "self._is_due = True", "pass", test_what_nobody_waits_for_is_proposed_soon),
-    (LedSet, "propose", "self.propose_now()", "pass", test_what_nobody_waits_for_is_proposed_with_the_next_entry),
-    (LedSet, "wait", "self._node.now() + PATIENCE_S", "math.inf", test_what_nobody_waits_for_is_proposed_soon),
+     test_proposal_without_a_waiting_client_goes_with_the_next_entry),
+    (Ingress, "propose_now", "self._is_due = True", "pass", test_proposal_without_a_waiting_client_is_made_soon),
+    (LedSet, "propose", "self.propose_now()", "pass", test_proposal_without_a_waiting_client_goes_with_the_next_entry),
+    (LedSet, "wait", "self._node.now() + PATIENCE_S", "math.inf", test_proposal_without_a_waiting_client_is_made_soon),
     (SubscriberRoom, "fill", "size > 0 and len(found) < self.deliveries and ", "",
      test_a_queue_without_consumers_keeps_its_messages),
     (EgressKind, "offer_waiting", "choosing.propose", "choosing.assign",
@@ -1299,44 +1299,44 @@ BROKEN: list[Broken] = [
     (LedSet, "_close_deleted", "self._end_consumers(name)", "pass",
      partial(test_a_queue_that_is_deleted_has_no_egress_and_no_consumer, plain, "d")),
     (LedSet, "_withdraw_gone", "egress.withdraw_gone()", "pass",
-     partial(test_what_waits_for_a_reservation_is_purged_too, True)),
+     partial(test_purge_takes_messages_that_wait_for_a_reservation, True)),
     (LedSet, "_withdraw_gone", "self._take_more()", "pass",
      partial(with_patches, test_a_set_that_is_full_takes_messages_when_a_queue_is_purged)),
     (Egress, "withdraw_gone", "in self._unassigned() if", "in () if",
-     test_what_waits_for_a_consumer_is_purged_though_it_is_reserved),
+     test_purge_takes_reserved_messages_that_wait_for_a_consumer),
     (Egress, "_follow", "if not self._has(position)", "if False",
-     test_what_is_purged_before_its_reservation_is_decided_is_offered_to_nobody),
+     test_message_purged_before_its_reservation_is_offered_to_nobody),
     (SetPublisher, "_withdraw", "waiting[:] = [record for record in waiting if record in self.open]", "pass",
-     partial(test_what_waits_for_a_reservation_is_purged_too, False)),
+     partial(test_purge_takes_messages_that_wait_for_a_reservation, False)),
     (EgressKind, "decide", "_is_over(home.balancing, record)", "record.taken",
      partial(test_the_log_has_what_a_consumer_gives_back, "d", RELEASED, False, 0)),
     (EgressKind, "decide_early", "choosing.choose_again(stream, left)", "pass",
      partial(test_a_consumer_that_has_no_room_for_a_message_gets_no_later_one_before, True)),
     (EgressKind, "subscriber_ended", "record.count(GONE)", "pass",
-     partial(test_who_goes_with_a_message_has_failed, "d")),
+     partial(test_consumer_that_ends_with_a_message_has_failed, "d")),
     (EgressKind, "counts_again", "True", "False",
      partial(test_the_leader_dies_before_it_has_heard_that_a_consumer_failed, "d", lasting)),
     (Generations, "give_up_nowhere", "is_closed or not found.stream.kind.is_of_set", "True",
-     test_what_a_consumer_has_accepted_waits_for_a_leader_however_long_that_takes),
+     test_accepted_message_waits_for_a_leader_without_limit),
     (Generations, "give_up_nowhere", "is_closed or ", "",
-     test_what_a_consumer_has_of_a_queue_that_is_deleted_ends_some_time_later),
-    (EgressKind, "place", "record.tag", "record.n", test_what_came_back_goes_before_what_waits_for_a_consumer),
+     test_deliveries_of_a_deleted_queue_end_later),
+    (EgressKind, "place", "record.tag", "record.n", test_returned_message_goes_before_messages_that_wait),
     (EgressKind, "given_back", "failed=failed", "failed=False",
      partial(test_the_log_has_what_a_consumer_gives_back, "d", MODIFIED, True, 1)),
     (attaches, "resume", "state or int(known)", "int(known)",
-     partial(test_what_a_consumer_gave_back_is_resumed_with_its_own_outcome, "d", MODIFIED)),
-    (BalancedKind, "refused", "record.sum_up(None)", "pass", test_who_is_lost_on_its_way_with_a_message_has_failed),
+     partial(test_returned_message_is_resumed_with_its_own_outcome, "d", MODIFIED)),
+    (BalancedKind, "refused", "record.sum_up(None)", "pass", test_consumer_lost_with_its_router_has_failed),
     (Record, "hold", "former[3]", "0",
      partial(test_the_leader_dies_before_it_has_heard_that_a_consumer_failed, "d", lasting)),
     (Balancing, "reserved", "if not self.is_there(name):", "if False:",
      test_a_consumer_that_has_gone_as_the_queue_agrees_to_it_has_nothing_reserved),
     (Balancing, "reserved", "sorted(stream.agreed(records, name), key=stream.kind.place)",
      "stream.agreed(records, name)",
-     partial(test_what_a_router_has_no_room_for_comes_before_what_is_reserved_meanwhile, 3)),
+     partial(test_message_refused_for_lack_of_room_comes_before_later_reserved_ones, 3)),
     (HomeStream, "before_waiting", "islice(unassigned, 1)", "()",
-     partial(test_what_a_router_has_no_room_for_comes_before_what_is_reserved_meanwhile, 1)),
+     partial(test_message_refused_for_lack_of_room_comes_before_later_reserved_ones, 1)),
     (HomeStream, "before_waiting", "self.reserving.get(subscriber, ())", "()",
-     partial(test_what_a_router_has_no_room_for_comes_before_what_is_reserved_meanwhile, 2)),
+     partial(test_message_refused_for_lack_of_room_comes_before_later_reserved_ones, 2)),
     (Egress, "_take", "is_refused and not left", "False",
      partial(test_the_state_keeps_most_of_what_all_consumers_refuse, SubscriberRoom(3, 1000))),
     (Egress, "_take", "left -= ", "_ = ",
@@ -1348,20 +1348,20 @@ BROKEN: list[Broken] = [
     (Egress, "_bring_back", "self._refusers[position] = names", "pass",
      partial(test_the_state_keeps_most_of_what_all_consumers_refuse, SubscriberRoom(3, 1000))),
     (Egress, "forget_refusals", "if subscriber in names", "if False",
-     test_what_the_state_keeps_is_offered_again_as_a_refusal_ends),
+     test_refused_message_in_the_state_is_offered_again_when_a_refusal_ends),
     (Balancing, "demand", "if not names.issubset(record.refused_by)", "",
-     partial(test_what_one_refuses_for_itself_another_gets, "d")),
+     partial(test_message_that_one_consumer_refuses_for_itself_goes_to_another, "d")),
     (Balancing, "gone", "stream.may_be_offered(name)", "pass", test_a_refusal_ends_with_its_link_while_it_waits),
     (Changes, "_subscriber_changed", "entry.aware != old.aware", "True",
      test_a_refusal_stays_as_its_consumer_resumes),
     (Changes, "_subscriber_changed", "entry.aware != old.aware", "False",
      partial(test_a_refusal_ends_as_its_consumer_begins_afresh, 1, False)),
     (HomeStream, "leave_out_refusers", "self.refusers.pop(record.tag, ())", "()",
-     partial(test_what_one_refuses_for_itself_another_gets, "d")),
+     partial(test_message_that_one_consumer_refuses_for_itself_goes_to_another, "d")),
     (Egress, "send_outcomes", "self._back += records", "self.node.topic.settle(self.stream, records)",
      test_nothing_is_published_anew_before_a_majority_knows_that_it_came_back),
     (Egress, "_note_refusers", "self._refusers[position] = ", "_ = ",
-     partial(test_what_one_refuses_for_itself_another_gets, "d")),
+     partial(test_message_that_one_consumer_refuses_for_itself_goes_to_another, "d")),
     (Egress, "forget_refusals", "(at, names - {subscriber})", "(at, names)", test_a_refusal_ends_with_its_link),
     (Home, "outcome_in_full", "record.annotate(annotations)", "pass",
      partial(test_the_next_consumer_reads_what_consumers_have_added, "d")),
@@ -1374,7 +1374,7 @@ BROKEN: list[Broken] = [
     (QueuedMessages, "_came_back", "before.annotations, 0", "b'', 0",
      partial(test_the_next_consumer_reads_what_consumers_have_added, "a")),
     (SetPublisher, "_tag", "self._messages.returns(position).times", "0",
-     partial(test_who_has_given_a_message_back_keeps_it_from_nobody, "d", True)),
+     partial(test_consumer_that_gives_a_message_back_keeps_it_from_nobody, "d", True)),
     (MessageView, "of", "returns.failed", "returns.times",
      partial(test_the_log_has_what_a_consumer_gives_back, "a", RELEASED, False, 0)),
     (QueuedMessages, "_came_back", "before.times + 1", "before.times",

@@ -22,7 +22,7 @@ from topic.queues.state import SetState
 # the state
 
 
-def test_what_has_expired_leaves_the_queue_if_it_is_for_nobody() -> None:
+def test_expired_message_without_a_consumer_leaves_the_queue() -> None:
     state, queue = filled_state(1, 2)
     propose(state, 3, Reserve(queue, OTHER, [(at(0), at(0))]))
     propose(state, 4, Expire(queue, [(at(0), at(1))]))
@@ -116,7 +116,7 @@ def test_a_message_that_is_over_before_it_is_decided_is_offered_to_nobody() -> N
     assert at_rest(bench)
 
 
-def test_what_waits_for_a_consumer_expires_too() -> None:
+def test_messages_that_wait_for_a_consumer_expire_too() -> None:
     """The consumer has taken its credit back before the reservation was decided."""
     bench, _ = filled(b"1!3")
     bench.hanging |= {"b", "c"}
@@ -129,7 +129,7 @@ def test_what_waits_for_a_consumer_expires_too() -> None:
     assert at_rest(bench)
 
 
-def test_what_comes_back_when_its_time_is_over_goes_though_nobody_wants_it() -> None:
+def test_expired_message_that_comes_back_leaves_the_queue_without_a_consumer() -> None:
     bench, _ = filled(b"1!3")
     reader = plain(bench, "d")
     bench.wait(5)
@@ -179,16 +179,16 @@ def test_a_message_whose_end_no_majority_decides_stays() -> None:
 
 BROKEN: list[Broken] = [
     (QueuedMessages, "_free", "if not self.reserved.has(position)", "",
-     test_what_has_expired_leaves_the_queue_if_it_is_for_nobody),
+     test_expired_message_without_a_consumer_leaves_the_queue),
     (QueuedMessages, "expire", "MessageEnd.EXPIRED", "MessageEnd.PURGED",
-     test_what_has_expired_leaves_the_queue_if_it_is_for_nobody),
+     test_expired_message_without_a_consumer_leaves_the_queue),
     (MessageRows, "_about", "(*parts, ends) if ends else parts", "parts",
      partial(test_the_state_keeps_when_the_time_of_a_message_is_over, True)),
     (MessageRows, "delete", "self.expiring.pop(position, None)", "pass",
      partial(test_the_state_keeps_when_the_time_of_a_message_is_over, True)),
     (ExpiryTimes, "add", "self._find()", "pass", test_times_of_messages_that_are_gone_are_forgotten_in_the_end),
     (ExpiryTimes, "take", "heappush(self._times, (now_ms + AGAIN_MS, position))", "pass",
-     test_what_comes_back_when_its_time_is_over_goes_though_nobody_wants_it),
+     test_expired_message_that_comes_back_leaves_the_queue_without_a_consumer),
     (LedSet, "_enqueued", "self._expiry.add(answer.positions)", "pass",
      test_a_message_leaves_its_queue_when_its_time_is_over),
     (LedSet, "follow", "self.look_at = min(self.look_at, self._next_look(now))", "pass",
@@ -196,13 +196,13 @@ BROKEN: list[Broken] = [
     (LedSet, "expire", "self.look_at = self._next_look(now)", "self.look_at = math.inf",
      test_a_message_leaves_its_queue_when_its_time_is_over),
     (LedSet, "timed", "min(ms, most)", "ms", test_a_queue_may_limit_the_time),
-    (LedSet, "_count_taken_out", "passed.expired, ", "", test_what_waits_for_a_consumer_expires_too),
+    (LedSet, "_count_taken_out", "passed.expired, ", "", test_messages_that_wait_for_a_consumer_expire_too),
     (Egress, "_consumers", "self._sort_out_expired()", "pass", test_a_message_that_is_over_is_offered_to_nobody),
     (Egress, "expect", "if end}", "if not end}",
      test_a_message_that_is_over_before_it_is_decided_is_offered_to_nobody),
     (Egress, "_end_of", "self._ends.get(position, inf)", "inf",
      test_a_message_that_is_over_before_it_is_decided_is_offered_to_nobody),
-    (Egress, "_wanted", "if self._for_nobody:", "if False:", test_what_waits_for_a_consumer_expires_too),
+    (Egress, "_wanted", "if self._for_nobody:", "if False:", test_messages_that_wait_for_a_consumer_expire_too),
 ]  # fmt: skip
 
 

@@ -225,7 +225,7 @@ def test_a_router_that_leads_again_knows_what_it_has_answered() -> None:
     assert bench.messages("b") == [b"1", b"2"] and unsettled(bench, "b") == [] and bench.records() == {}
 
 
-def test_what_a_publisher_gives_up_before_it_was_proposed_is_not_enqueued(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_message_given_up_before_its_proposal_is_not_enqueued(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = QueueBench(*"abc")
     pen = publisher(bench, "a")
     with monkeypatch.context() as busy:
@@ -281,7 +281,7 @@ def test_settled_messages_are_enqueued_and_nothing_is_remembered() -> None:
     assert bench.messages("a") == [b"1", b"2"] and unsettled(bench, "a") == []
 
 
-def test_what_a_publisher_gives_up_may_be_in_the_queue_and_is_not_remembered() -> None:
+def test_message_given_up_may_be_in_the_queue_and_is_not_remembered() -> None:
     bench = QueueBench(*"abc")
     pen = publisher(bench, "a")
     bench.hanging |= {"b", "c"}
@@ -308,7 +308,7 @@ def test_more_waits_than_a_leader_takes_at_once(monkeypatch: pytest.MonkeyPatch)
     assert all(len(pen.outcomes) == 5 for pen in pens)
 
 
-def test_what_publishers_give_up_takes_no_room_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_that_publishers_give_up_take_no_room_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """A delivery loses its message as it is settled, before its `Enqueue` is decided."""
     monkeypatch.setattr("topic.queues.leader.ingress.UNDECIDED", 100)
     bench = QueueBench(*"abc")
@@ -364,7 +364,7 @@ BROKEN: list[Broken] = [
     (Ingress, "forget", "self._over.update", "len",
      partial(test_a_message_is_in_the_queue_at_all_replicas_when_it_is_accepted, "a")),
     (Ingress, "decided", "asked.size", "sum(record.size for record in records)",
-     partial(with_patches, test_what_publishers_give_up_takes_no_room_for_ever)),
+     partial(with_patches, test_messages_that_publishers_give_up_take_no_room_for_ever)),
     (Ingress, "decided", "place in answer.refused", "False",
      partial(with_patches, test_the_set_has_as_many_queues_as_it_may_have)),
     (QueuedMessages, "_take", "queue is None or not settings", "queue is None or False and settings",

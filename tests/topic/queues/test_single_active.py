@@ -89,7 +89,7 @@ def test_the_next_consumer_gets_what_waits_at_the_home_when_all_is_decided() -> 
     assert other.delivered == [b"2"]
 
 
-def test_what_comes_back_goes_before_what_waits_at_the_home() -> None:
+def test_returned_message_goes_before_messages_that_wait_at_the_home() -> None:
     """Also if the next consumer has room for one message only."""
     bench, pen = filled(b"1")
     active, other = plain(bench, "d", credit=2), plain(bench, "e", "t", credit=1)
@@ -103,7 +103,7 @@ def test_what_comes_back_goes_before_what_waits_at_the_home() -> None:
     assert other.delivered == [b"1 failed 1", b"2"]
 
 
-def test_what_waits_at_the_home_does_not_wait_for_what_is_gone() -> None:
+def test_messages_at_the_home_do_not_wait_for_messages_that_are_gone() -> None:
     """The time of the first message is over before there is room for it."""
     bench, pen = filled(b"1!3")
     active = plain(bench, "d", credit=2)
@@ -231,7 +231,7 @@ def test_it_is_switched_off() -> None:
     assert other.delivered == [b"2", b"3"]
 
 
-def test_what_the_active_consumer_refuses_for_itself_waits() -> None:
+def test_message_that_the_active_consumer_refuses_for_itself_waits() -> None:
     bench, _ = filled(b"1", b"2")
     active, other = plain(bench, "d", credit=1), plain(bench, "e", "t")
     active.answer(DeliveryOutcome.MODIFIED, b"1", final=True)
@@ -266,9 +266,9 @@ BROKEN: list[Broken] = [
     (Egress, "_publish", " or (serves_one and self.stream.served is None)", "",
      test_the_next_consumer_gets_what_waits_at_the_home_when_all_is_decided),
     (HomeStream, "next_ones", "gap is None or", "True or",
-     test_what_comes_back_goes_before_what_waits_at_the_home),
+     test_returned_message_goes_before_messages_that_wait_at_the_home),
     (Egress, "_publish", " or is_gone", "",
-     test_what_waits_at_the_home_does_not_wait_for_what_is_gone),
+     test_messages_at_the_home_do_not_wait_for_messages_that_are_gone),
     (LedSet, "follow", "egress.go_on()", "pass", test_it_is_switched_off),
 ]  # fmt: skip
 

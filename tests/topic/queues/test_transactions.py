@@ -290,7 +290,7 @@ def test_outcomes_that_give_back_count_with_the_commit() -> None:
     assert reader.delivered == [b"1", b"2", b"1", b"1"]
 
 
-def test_what_a_transaction_rejects_is_a_dead_letter() -> None:
+def test_message_rejected_in_a_transaction_is_a_dead_letter() -> None:
     bench, reader, client = taken()
     bench.configure(QUEUE, dead_letter=OTHER)
     client.retire(reader, b"1", outcome=REJECTED)
@@ -320,7 +320,7 @@ def test_a_dead_letter_of_a_transaction_has_the_error_of_its_consumer(router: st
     assert dead.delivered == [b"1 with xy died 1", b"2 with z died 1", b"3 died 1"]
 
 
-def test_what_a_transaction_rejects_is_gone_without_an_address_for_dead_letters() -> None:
+def test_message_rejected_in_a_transaction_is_gone_without_an_address_for_dead_letters() -> None:
     bench, reader, client = taken()
     client.retire(reader, b"1", b"2", outcome=REJECTED)
     assert client.commit() == (COMMITTED, "")
@@ -367,7 +367,7 @@ def test_a_transaction_has_so_many_parts_and_bytes_at_most() -> None:
     assert client.commit()[0] is COMMITTED and len(there(bench)) == 1
 
 
-def test_what_a_transaction_holds_counts_for_its_client() -> None:
+def test_messages_of_a_transaction_count_for_its_client() -> None:
     bench, _ = filled()
     whole = Allowance("connection_bytes", 100)
     client = Client(bench, "d", whole)
@@ -432,7 +432,7 @@ def test_a_full_queue_rolls_all_back() -> None:
     assert (there(bench, QUEUE), there(bench)) == ([b"1", b"2"], [])
 
 
-def test_what_a_transaction_takes_makes_room_in_a_full_queue() -> None:
+def test_messages_retired_in_a_transaction_make_room_in_a_full_queue() -> None:
     bench, reader, client = taken()
     bench.configure(QUEUE, limit_messages=2, limit_bytes=2)
     client.retire(reader, b"1")
@@ -814,7 +814,7 @@ def test_an_entry_is_read_as_it_was_written(asked: Transact) -> None:
 
 
 @given(st.one_of(TRANSACTS.map(encode_proposal), COMMITS.map(encode)), st.data())
-def test_what_is_no_transaction_changes_nothing_or_is_refused(data: bytes, draw: st.DataObject) -> None:
+def test_malformed_transaction_changes_nothing_or_is_refused(data: bytes, draw: st.DataObject) -> None:
     at = draw.draw(st.integers(0, len(data) - 1))
     state = declared()
     state.apply(5, entry(SetLife(1, "a"), data[:at] + bytes((draw.draw(st.integers(0, 255)),)) + data[at + 1 :]))
@@ -834,10 +834,10 @@ BROKEN: list[Broken] = [
     (SetState, "_why_not", " or len(set(taken)) < len(taken)", "",
      test_a_leader_carries_out_only_what_the_consumer_has),
     (SetState, "_why_not", "not queue.settings.has_room(count, size)", "False", test_a_full_queue_rolls_all_back),
-    (SetState, "_why_not", "- len(left)", "", test_what_a_transaction_takes_makes_room_in_a_full_queue),
+    (SetState, "_why_not", "- len(left)", "", test_messages_retired_in_a_transaction_make_room_in_a_full_queue),
     (QueuedMessages, "has_for", " and reserved.at(at) == consumer", "",
      test_a_leader_carries_out_only_what_the_consumer_has),
-    (QueuedMessages, "retire", "rejected and ", "False and ", test_what_a_transaction_rejects_is_a_dead_letter),
+    (QueuedMessages, "retire", "rejected and ", "False and ", test_message_rejected_in_a_transaction_is_a_dead_letter),
     (QueuedMessages, "retire", "settings, annotations)", "settings, {})",
      partial(test_a_dead_letter_of_a_transaction_has_the_error_of_its_consumer, "d")),
     (Egress, "annotations_of", "self._annotations(position, more)", "more",
