@@ -44,7 +44,7 @@ LOADED_S: Final = 2.0
 """Seconds of load before a node dies."""
 AWAY_S: Final = 4.0
 SEEN_S: Final = 8.0
-"""Seconds of load after the last kill or start. If no message comes meanwhile, the queue counts as out of use."""
+"""Seconds of load after the last kill or start."""
 TRIED_S: Final = 3.0
 """Seconds for which a client waits for one answer."""
 STARTED_S: Final = 60.0
@@ -287,8 +287,8 @@ CASES: Final = (
 )
 
 
-def play(broker: Broker, case: Case) -> list[str]:
-    """What clients see, as a row of the table."""
+def play(broker: Broker, case: Case, seen: float = SEEN_S) -> list[str]:
+    """What clients see, as a row of the table. `seen`: seconds of load after the last kill or start."""
     publisher, consumer = Sending(broker), Receiving(broker)
     for client in (publisher, consumer):
         client.start()
@@ -301,7 +301,7 @@ def play(broker: Broker, case: Case) -> list[str]:
     if case.again:
         time.sleep(AWAY_S)
         broker.start(victims)
-    time.sleep(SEEN_S)
+    time.sleep(seen)
     publisher.ends = True
     publisher.join()
     time.sleep(TRIED_S)
@@ -327,6 +327,7 @@ def main() -> None:
     parser.add_argument("--artemis", type=Path, help="the directory of Artemis; without it, Artemis is left out")
     parser.add_argument("--only", choices=BROKERS, help="only this broker")
     parser.add_argument("--case", default="", help="only cases in whose title this is, as 'and back'")
+    parser.add_argument("--seconds", type=float, default=SEEN_S, help="of load afterwards (default: %(default)g)")
     asked = parser.parse_args()
     signal(SIGTERM, lambda *_: raise_signal(SIGINT))
     console = Console(width=None if sys.stdout.isatty() else 120)
@@ -337,7 +338,7 @@ def main() -> None:
             is_there = asked.artemis if name == "Artemis" else name == "oncemesh" or RABBITMQ.exists()
             if is_there and asked.only in (None, name):
                 with start(asked.artemis) as broker:
-                    row = [case.title, name, *play(broker, case)]
+                    row = [case.title, name, *play(broker, case, asked.seconds)]
                 console.print(*row)
                 table.add_row(*row)
     console.print(table)
