@@ -1,5 +1,7 @@
 # make demo   the main job end to end: a mesh, clients, a verdict
-# make test   all tests
+# make test   the rules, the edges, router processes: what each change has to pass
+# make prove  the rules again, in searches and simulations of many interleavings, each rule broken on purpose
+# make test-system   documents as they stand, clients of other makes, hosts, a Spark cluster, a wheel
 # make test-python PYTHON=python3.13   what another Python may do otherwise: the seam to AMQP, with what of it is compiled
 #             and without, and the README as it stands
 # make lint   style and types
@@ -27,7 +29,7 @@ INTEROP_READY := $(INTEROP_LOCK:package-lock.json=node_modules/.ready)
 SOAK ?= build/soak
 SEEDS ?= 1-5
 
-.PHONY: setup demo test test-python lint spark-python bench bench-tools interop-tools soak simulate-soak exhaustive mutants clean
+.PHONY: setup demo test prove test-system test-python lint spark-python bench bench-tools interop-tools soak simulate-soak exhaustive mutants clean
 
 setup: $(READY) $(INTEROP_READY)
 	@:
@@ -46,8 +48,16 @@ tests/interop/node_modules/.ready: tests/interop/package-lock.json
 demo: $(READY)
 	@$(VENV)/bin/oncemesh demo
 
+PYTEST = $(VENV)/bin/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder
+
 test: setup
-	@$(VENV)/bin/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder
+	@$(PYTEST) -m "not proves and not system"
+
+prove: setup
+	@$(PYTEST) -m proves
+
+test-system: setup
+	@$(PYTEST) -m system
 
 # Each version in an environment of its own.
 test-python: OTHER = build/python-$(shell $(PYTHON) -c 'import platform; print(platform.python_version())')

@@ -29,6 +29,19 @@ FIRST = "processes", "interop", "failover/audit", "test_wheel.py", "failover", "
 """The folders and files of the longest other tests, which begin early."""
 NICE = 10
 
+PROVES = (
+    "exhaustive", "simulation", "mutants", "topic/raft/test_search.py", "topic/queues/test_lock_walks.py",
+    "topic/queues/test_transaction_orders.py", "topic/queues/test_transaction_search.py", "topic/queues/test_walks.py",
+)  # fmt: skip
+"""Folders and files of tests that search or sample many interleavings: `make prove`."""
+SYSTEM = (
+    "interop", "processes/test_documented_programs.py", "processes/test_readme.py", "failover/audit/test_cluster.py",
+    "failover/audit/test_on_spark.py", "failover/chaos/test_hosts.py", "failover/chaos/test_run.py",
+    "failover/chaos/test_wire.py", "test_wheel.py",
+)  # fmt: skip
+"""Folders and files of tests that use the whole system as its users do, with tools that nobody here wrote: `make
+test-system`."""
+
 # Compile imports once even if the environment forbids it, because hundreds of processes start.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -75,7 +88,12 @@ def _turn(item: pytest.Item) -> int:
     return len(early) if place is None else place
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest selects by markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for marker, places in (("proves", PROVES), ("system", SYSTEM)):
+            if _place(item.nodeid, places) is not None:
+                item.add_marker(marker)
     items.sort(key=_turn)
 
 
