@@ -1,5 +1,5 @@
-"""Links and connections that are gone are freed at once, without Python's search for cycles, which is rare in a router
-(`router.garbage`)."""
+"""Links, connections, transactions and temporary queues that are gone are freed at once, without Python's search for
+cycles, which is rare in a router (`router.garbage`)."""
 
 import gc
 from collections import Counter
@@ -8,18 +8,35 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from router.amqp.format.message import data_message
+from router.amqp.format.values import LIFETIME_POLICY
 from router.mqtt.format.values import PacketKind
-from tests.fuzz.mesh import FuzzMesh, GoodClient
+from tests.fuzz.mesh import FuzzMesh, GoodClient, Guest
+from tests.fuzz.queues import DECLARE, MOVED, TRANSACTIONAL, Mover, QueueMesh, value_message
+from tests.router.amqp.frames import (
+    ATTACH,
+    BEGIN,
+    FLOW,
+    HEADER,
+    OPEN,
+    SOURCE,
+    TARGET,
+    TRANSFER,
+    Described,
+    Symbol,
+    frame,
+)
 from tests.router.mqtt import by_hand
 from tests.router.mqtt.bench import MqttBench
 from topic.directory.entry import AddressAudience
 from topic.identity import Epoch
+from topic.queues.logged.message_log import _egress
+from topic.raft.log import Entry
 from topic.termini.deadlines import FEW
 
 LINKS = 200
 OURS = ("router.", "topic.", "linkstate.")
-REMEMBERED = (AddressAudience, Epoch)
-"""Of addresses, and of links that have ended; so many, and no more."""
+REMEMBERED = (AddressAudience, Epoch, Entry)
+"""The objects of addresses, of links that have ended, and of the log of a set. Each router keeps a limited number."""
 
 
 @pytest.fixture(autouse=True)
@@ -33,6 +50,7 @@ def without_search() -> Iterator[None]:
 def count(mesh: FuzzMesh) -> Counter[str]:
     for router in mesh.routers.values():
         router.journal.begin_next()
+    _egress.cache_clear()  # it has the latest queues
     kinds = Counter(type(found) for found in gc.get_objects())
     return Counter({
         kind.__qualname__: number
@@ -52,9 +70,10 @@ def check(mesh: FuzzMesh, come_and_go: Callable[[int], None]) -> None:
 # AMQP
 
 
-def leave(guest: GoodClient) -> None:
+def leave(guest: Guest) -> None:
     guest.leave()
-    guest.engine.release()
+    if isinstance(guest, GoodClient):
+        guest.engine.release()
     vars(guest).clear()  # which knows its engine, and is known by it
 
 
@@ -191,3 +210,87 @@ def test_of_sessions(expiry: int) -> None:
                     mesh.time(1.0)
 
     check(mesh, come_and_go)
+
+
+# Queues
+
+
+def consumes(mesh: QueueMesh) -> None:
+    """A publisher, and a consumer that drains."""
+    guest = mesh._good("c", "guest")
+    sender = guest.engine.sender("sends", "queue/left", rcv_settle_mode=1)
+    receiver = guest.engine.receiver("receives", "queue/left", rcv_settle_mode=1)
+    mesh.flow()
+    sender.send(b"tag", data_message(b"1"))
+    mesh.flow()
+    receiver.drain(10)
+    mesh.flow()
+    assert guest.accepted == 1 and guest.numbers == [1]
+    leave(guest)
+
+
+class ByHand(Guest):
+    """A client whose frames are written by hand."""
+
+    def __init__(self, mesh: QueueMesh, *said: bytes) -> None:
+        super().__init__(mesh.routers["b"])
+        self.router.guests.append(self)
+        self.say(HEADER + frame(OPEN, "guest") + frame(BEGIN, None, 0, 1000, 1000) + b"".join(said))
+
+    def hears(self, data: bytes) -> None:
+        pass
+
+
+def browses(mesh: QueueMesh) -> None:
+    source = Described(SOURCE, MOVED, 0, Symbol("session-end"), 0, False, None, Symbol("copy"))
+    attach = frame(ATTACH, "browses", 0, True, None, None, source, Described(TARGET), None, None, 0)
+    leave(ByHand(mesh, attach, frame(FLOW, 0, 1000, 0, 1000, 0, 0, 5, None, True)))
+
+
+def makes_a_temporary_queue(mesh: QueueMesh) -> None:
+    """With a message in it."""
+    policy = {Symbol(LIFETIME_POLICY): Described(0x2B)}
+    target = Described(TARGET, None, 0, Symbol("session-end"), 0, True, policy, Symbol("queue"))
+    guest = ByHand(mesh, frame(ATTACH, "makes", 0, False, None, None, Described(SOURCE), target, None, None, 0))
+    mesh.flow()
+    states = [router.sets.state("q0") for router in mesh.routers.values()]
+    assert all(len(state.temporary) == 1 for state in states)
+    guest.say(frame(TRANSFER, 0, 0, b"tag", 0, False, payload=data_message(b"1")))
+    mesh.flow()
+    assert all(state.messages.of(queue.id) for state in states for queue in state.temporary.values())
+    leave(guest)
+
+
+def mover_at(mesh: QueueMesh) -> Mover:
+    mover = Mover(mesh.routers["a"])
+    mover.router.guests.append(mover)
+    mover.say(mover.begins)
+    return mover
+
+
+def commits(mesh: QueueMesh) -> None:
+    mover = mover_at(mesh)
+    mover.move(0)
+    leave(mover)
+
+
+def leaves_a_transaction(mesh: QueueMesh) -> None:
+    """With a message in it."""
+    mover = mover_at(mesh)
+    [name] = mover._transfer(0, value_message(DECLARE, [])).value
+    mover._transfer(1, data_message(b"0"), Described(TRANSACTIONAL, name))
+    leave(mover)
+
+
+@pytest.mark.parametrize("act", [consumes, browses, makes_a_temporary_queue, commits, leaves_a_transaction])
+def test_of_clients_of_queues(act: Callable[[QueueMesh], None]) -> None:
+    mesh = QueueMesh("a", "b", "c")
+
+    def come_and_go(clients: int) -> None:
+        for _ in range(clients):
+            act(mesh)
+            mesh.flow()
+        mesh.check_forgotten()
+
+    check(mesh, come_and_go)
+    mesh.end()
