@@ -1,8 +1,8 @@
 """`python -m tests.bench.temporary`: temporary queues come and go, and nothing is left of them.
 
 Clients of proton, at all routers of the mesh `topologies/queues.yaml`, make temporary queues, each with a message
-that is taken or left, and drop them. The bench prints after a first part, and at the end: the memory of each router,
-rows and bytes of its store, and links and queues in its status. It fails if a queue, a row of one or a link is left.
+that is taken or left, and drop them. After each part the bench prints the memory of each router, rows and bytes of its
+store, and links and queues in its status. It fails if a queue, a row of one or a link is left.
 """
 
 import argparse
@@ -78,8 +78,8 @@ async def come_and_go(mesh: RunningMesh, number: int) -> float:
     return time.monotonic() - began
 
 
-async def play(mesh: RunningMesh, number: int, first: int) -> None:
-    for part in (CLIENTS, first, number - first):  # the first few open the ends of the sets
+async def play(mesh: RunningMesh, parts: list[int]) -> None:
+    for part in (CLIENTS, *parts):  # the first few open the ends of the sets
         took = await come_and_go(mesh, part)
 
         async def all_gone() -> bool:
@@ -93,11 +93,10 @@ async def play(mesh: RunningMesh, number: int, first: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=10_000)
-    parser.add_argument("--first", type=int, default=1_000, help="Queues of the first part.")
-    asked = parser.parse_args()
+    parser.add_argument("--parts", type=int, nargs="+", default=[1_000, 9_000], help="Queues of each part.")
+    parts = parser.parse_args().parts
     with tempfile.TemporaryDirectory() as place, mesh_in(Path(place)) as mesh:
-        trio.run(play, mesh, asked.count, asked.first)
+        trio.run(play, mesh, parts)
 
 
 if __name__ == "__main__":
