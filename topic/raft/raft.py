@@ -205,6 +205,7 @@ class Raft:
                 self.stores.learn(known)
             else:
                 self._take_greeting(known, now)
+            self._tell_of_latest_life()
         elif self.why_aside:
             return
         elif self.stores.has(sender) and envelope.receiver == self.me:
@@ -245,6 +246,14 @@ class Raft:
         elif self._leader is None and all(self.stores.has(voter) for voter in self.log.configuration.voters):
             self.deadline = min(self.deadline, now + self._first_wait())
 
+    def _tell_of_latest_life(self) -> None:
+        """Tell the routers with an earlier life of the latest one, because they may be out of contact with its routers
+        (13.2)."""
+        latest = self.stores.latest_life
+        for known in self.stores.all():
+            if NO_LIFE < known.life < latest:
+                self._outbox.append(Send(Envelope(latest, self.me, known.member, say.Outdated(0))))
+
     def _is_of_my_life(self, envelope: Envelope) -> bool:
         """Whether the message is for the life of this store.
 
@@ -256,12 +265,11 @@ class Raft:
             return False
         if envelope.life > self.hard.life:
             if self.hard.life:
-                self.set_aside(f"router {envelope.sender.router} has a later life of the set")
+                self.set_aside(f"router {envelope.sender.router} tells of a later life of the set")
                 return False
             if not isinstance(envelope.body, say.Lead | say.Append):
                 return False
-            if envelope.life < (latest := self.stores.latest_life):
-                self._outbox.append(Send(Envelope(latest, self.me, envelope.sender, say.Outdated(0))))
+            if envelope.life < self.stores.latest_life:
                 return False
             self.hard = Hard(envelope.life, self.stores.mapping)
         if not self.hard.begun:  # elections exist only in a life that is in effect

@@ -26,6 +26,7 @@ from topic.queues.messages import DeliveryAnswer, QueuedMessages
 from topic.queues.replica import SetReplica
 from topic.queues.state import SetState
 from topic.raft.life import SetLife
+from topic.raft.raft import Raft
 
 ACCEPTED, REJECTED = DeliveryOutcome.ACCEPTED, DeliveryOutcome.REJECTED
 ADDRESS = ingress_address(SET, QUEUE)
@@ -348,6 +349,22 @@ def test_a_later_life_has_the_links_although_the_former_life_had_later_terms() -
     assert pen.outcomes == {b"1": ACCEPTED} and bench.leader == "c"
 
 
+def test_leaders_of_two_lives_do_not_take_the_links_from_each_other_through_a_third_router() -> None:
+    """Only router d, which has no replica, is in contact with a and c."""
+    bench = QueueBench(*"abcd")
+    pen = publisher(bench, "d")
+    for router in "ab":
+        bench.part(router, "c")
+    bench.flow()
+    bench.sets("c").recover(SET, bench.now)
+    bench.wait(ELECTED_S)
+    since = bench.sets("c").ready(SET)
+    pen.send(b"1")
+    bench.wait(ELECTED_S)
+    assert bench.leaders() == ["c"] and bench.sets("c").ready(SET) == since
+    assert pen.outcomes == {b"1": ACCEPTED} and bench.messages("c") == [b"1"]
+
+
 def test_keys_are_those_of_the_publishers() -> None:
     bench = QueueBench(*"abc")
     pen = publisher(bench, "a")
@@ -380,6 +397,8 @@ BROKEN: list[Broken] = [
      partial(test_the_next_leader_goes_on, "d")),
     (Ingress, "detach", "action.condition == STOLEN", "False",
      test_a_later_life_has_the_links_although_the_former_life_had_later_terms),
+    (Raft, "_tell_of_latest_life", "known.life < latest", "latest < known.life",
+     test_leaders_of_two_lives_do_not_take_the_links_from_each_other_through_a_third_router),
     (LedSet, "stolen", "term_with(self.since[0], latest)", "0",
      test_a_later_life_has_the_links_although_the_former_life_had_later_terms),
     (QueuedMessages, "enqueue", "= self._answers.get(asked.binding + key)", "= None",

@@ -382,7 +382,7 @@ def test_the_leader_of_an_earlier_life_is_told_of_a_later_one() -> None:
         cluster.meet("b", router)
         while cluster.step_without_time():
             pass
-    assert "a: set aside, router b has a later life of the set" in cluster.said
+    assert "a: set aside, router b tells of a later life of the set" in cluster.said
     assert not cluster.leaders() and raft(cluster, "b").hard.life == NO_LIFE
     cluster.settle()
     assert cluster.leaders() == ["c"]
