@@ -18,11 +18,12 @@ from tests.fuzz.odd.rounds import odd
 from tests.fuzz.odd.wrong import wrong
 from tests.fuzz.queues import queues
 from tests.fuzz.routers import routers
+from tests.fuzz.shared import shared
 from tests.heap import heap_bytes
 from tests.router.amqp.memory import watched
 
 KINDS: dict[str, Callable[[Random], None]] = {
-    kind.__name__: kind for kind in (frames, maps, queues, odd, wrong, routers, logs, yaml)
+    kind.__name__: kind for kind in (frames, maps, queues, shared, odd, wrong, routers, logs, yaml)
 }
 ROUND_S = 20.0
 """Processor seconds that a round may take."""

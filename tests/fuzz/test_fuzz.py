@@ -4,7 +4,7 @@ import pytest
 
 from tests.fuzz.__main__ import KINDS, play
 
-ROUNDS = {"frames": 6, "maps": 6, "queues": 3, "odd": 80, "wrong": 30, "routers": 6, "logs": 6, "yaml": 25}
+ROUNDS = {"frames": 6, "maps": 6, "queues": 3, "shared": 3, "odd": 80, "wrong": 30, "routers": 6, "logs": 6, "yaml": 25}
 FOUND = [
     ("maps", 2, 55),
     ("frames", 2, 236),

@@ -6,80 +6,16 @@ from typing import Any
 
 import pytest
 
-from router.mesh.config import Limits
 from router.mqtt.format.values import V3, V5, PacketKind, Reason
 from router.mqtt.shared import SharedSubscriber, queue_for, subscription_of, topic_filter_of
 from router.mqtt.subscriber import Subacks
-from router.security.rules import EVERYTHING
-from tests.fuzz.mesh import MAX_MESSAGE
-from tests.fuzz.queues import ELECTED_S, SET, QueueMesh, QueueRouter
 from tests.router.mqtt import by_hand
 from tests.router.mqtt.bench import TOPIC, MqttBench, MqttGuest
-from tests.router.mqtt.mortal import RESERVED_US
+from tests.router.mqtt.shared_bench import QUEUE, SHARED, SharedBench
 from tests.topic.raft.mutants import Broken, must_notice
 from topic.queues.declaring.declarations import Declarations
 from topic.queues.leader.ingress import Ingress
 from topic.queues.leader.temporary import AWAY_S, TemporaryQueues
-from topic.queues.operations import QueueId
-
-SHARED = f"$share/g/{TOPIC}"
-QUEUE = "queue/_temporary/share/g/topic/t"
-
-
-class SharedBench(MqttBench, QueueMesh):
-    """A mesh whose routers speak MQTT and have queues."""
-
-    mute = ""
-    """The router whose payloads to others wait."""
-
-    def __init__(self, *names: str) -> None:
-        QueueMesh.__init__(self, *names)
-        self._limits, self.rule = Limits(max_message=MAX_MESSAGE), EVERYTHING
-        self.edges = {name: self.edge(router) for name, router in self.routers.items()}
-
-    def flow(self) -> None:
-        moves = True
-        while self.mute and moves:
-            moves = self.work()
-            for here, there in self.wires:
-                if here != self.mute and self.wires[here, there]:
-                    self.bring(here, there)
-                    moves = True
-        if not self.mute:
-            super().flow()
-
-    @property
-    def leader(self) -> str:
-        return next(name for name, router in self.routers.items() if SET in router.sets.led)
-
-    def cut(self, name: str) -> None:
-        """Cut the router off from all others, or bring it back."""
-        for other in self.routers:
-            if other != name:
-                self.part(name, other)
-
-    def restart(self, *names: str, apart: str) -> None:
-        """Let these routers stop, and start again. They are not in contact with one other router."""
-        stores = {name: self.routers[name].store for name in names}
-        for name in names:
-            self.lose(name)
-        self.wall_us += RESERVED_US
-        for name in names:
-            router = self.routers[name] = QueueRouter(self, name, 2, stores[name])
-            self.edges[name] = self.edge(router)
-            for other in self.routers:
-                if other not in (name, apart):
-                    self.part(name, other)
-        self.time(ELECTED_S)
-
-    def queues(self) -> list[str]:
-        """The queues of groups, at the router that leads the set."""
-        return [queue.name for queue in self.routers[self.leader].sets.state(SET) if "/share/" in queue.name]
-
-    def queue(self) -> QueueId:
-        """The id of the only queue of a group."""
-        [found] = [queue for queue in self.routers[self.leader].sets.state(SET) if "/share/" in queue.name]
-        return found.id
 
 
 @pytest.fixture
