@@ -112,8 +112,8 @@ class Budget:
                 self._since = now, self._acknowledged
 
     def filled(self) -> None:
-        """The budget is used up. This does not count before the first round trip is measured. It does not count either
-        while the line measures the round trip again, because the line itself has then set the budget to 0."""
+        """Note that the budget is used up, so that the budget may grow. The note is not taken before the first round
+        trip is measured, and not while the round trip is measured again: the budget is 0 then."""
         self._filled = self._round_trip < inf
 
     def acknowledged(self, number: int, size: int, now: float) -> None:

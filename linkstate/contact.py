@@ -92,8 +92,8 @@ class Contact:
         elif theirs < self.theirs:
             self.theirs = theirs
             self._renew()
-        # This end may have got a new number just now.
-        # The sender cannot know this number, even if `named` is equal to it.
+        # This end may have taken a new number just now, which the sender of the GREET cannot know.
+        # If `named` is equal to the new number, this is chance or forgery.
         if named == self.ours == former and same_plan:
             change = self._establish()
         if same_plan and not (self.established and established):

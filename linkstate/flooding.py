@@ -175,7 +175,7 @@ class Database:
         version = entry.incarnation, entry.sequence
         if entry.incarnation > self._incarnation or entry.sequence > LAST_SEQUENCE:
             # The advertisement is forged, or comes from another router of this name whose clock is ahead.
-            # This router cannot send a newer one that other routers can decode.
+            # Other routers could not decode a higher version, so this router cannot replace the advertisement.
             # The advertisement expires, because nobody renews it.
             self.refused += 1
             return InstallResult.REFUSED

@@ -81,12 +81,12 @@ class Left:
 
 @attrs.frozen(slots=True)
 class Region:
-    """The region of a tail, as a reader finds it."""
+    """The region of a tail, as a reader finds it: the part of the segment before the first block."""
 
     left: Left | None
     """The entries in the tail; None if the tail cannot be read."""
     end: int
-    """The offset of the first block; 0 if the data does not begin with a region."""
+    """The offset of the first block, which follows the region; 0 if the data does not begin with a region."""
     damaged_at: int | None = None
     """The offset of the first damaged frame; `left` has the frames before it. None if no frame is damaged."""
 

@@ -58,8 +58,8 @@ class Ending:
 
 
 def prepare(path: Path, script: Script) -> RunDirectory:
-    """Make an empty run directory, and copy the script into it. A directory with anything other than an earlier run is
-    left as it is."""
+    """Make an empty run directory, and copy the script into it. Delete the files of an earlier run. Raises RunError if
+    the directory has files of another program, or if a mesh runs in it; then nothing is deleted."""
     directory = RunDirectory(path)
     holds_the_script_itself = directory.path in script.path.resolve().parents
     directory.check_ours("a chaos run", () if holds_the_script_itself else (SCRIPT,))

@@ -104,7 +104,7 @@ class Intake:
             # Handle the events that the handler's calls cause, because the next event has to be the event of this flow.
             self.handle_events()
         elif isinstance(note, LaterDisposition | TransactionalDisposition):
-            # The handler first reads the present states, because this frame may change them.
+            # The handler gets the states of the deliveries before this frame changes them.
             self._inbox.hand_over()
         elif note is not None and self._endpoints.is_behind(note):
             self._inbox.hand_over()

@@ -144,8 +144,9 @@ class Guard:
     def attaches(self, connection: Visiting, address: str, *, receives: bool) -> None:
         """Check an attach to a topic. Raises Refusal if the user may not."""
         rule = self._rules.rule_of(connection.user)
-        # Only the client of a dynamic node knows its address and tells it to others.
-        # So any right to send or receive is enough for the use of a dynamic node.
+        # The router invents the address of a dynamic node, so no rule can list it.
+        # Only the client of the node knows the address and tells it to others.
+        # Therefore any right to send or receive is enough.
         if is_dynamic(address):
             allowed, what = bool(rule.receive if receives else rule.send), "use"
         elif receives:

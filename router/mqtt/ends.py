@@ -66,9 +66,9 @@ def living(known: Collection[LinkEntry]) -> dict[Index, Epoch]:
 
 
 def is_over(known: Collection[LinkEntry]) -> bool:
-    """Whether the session with these links has expired, may have expired by now, or has missed messages. The link that
-    was attached last decides, because it is the first to expire (protocol 8). If another link has ended earlier, that
-    link belongs to a former session."""
+    """Whether the session with these links has expired, may have expired by now, or has missed messages. The link with
+    the latest attach decides: when a session expires, this link expires first (protocol 8). So a link that has ended
+    while this one lives was left over from a former session."""
     last = max(known, key=lambda entry: entry.epoch, default=None)
     if last is None or not last.live or any(entry.ending for entry in known):
         return last is not None

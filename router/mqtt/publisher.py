@@ -171,9 +171,9 @@ class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
         return ready
 
     def _get_past(self, head: ReceivedMessage) -> None:
-        """Attach again if the map of this attach lacks the first waiting message. There are two cases: the message is a
-        further copy, which the next map has to name; or the message is new and all copies are over, and a new life has
-        to begin."""
+        """Attach again if the map of this attach lacks the first waiting message, in one of two cases. A message that
+        the client sends again (DUP) has to be in the map of the next attach. A new message begins a new life of the
+        link, once all messages that the client sent again have their outcomes."""
         is_copy = head.dup and head.tag not in self._named
         if is_copy or not (head.dup or self.open):
             self._renews = not is_copy

@@ -67,7 +67,7 @@ CHANGED: Final = 3 * 4096
 """About how many bytes a transaction writes to the write-ahead log for each changed set, besides the change itself: a
 few pages."""
 LOOSE: Final = 1024
-"""The free pages that a file may keep, besides as many as it uses."""
+"""The number of free pages by which a file's free pages may exceed its used pages."""
 VACUUM: Final = 1024
 """The highest number of free pages that one merge gives back to the file system."""
 SCRUBBED: Final = {"entry": 4000, "row": 4000, "body": 4000, "piece": 64}

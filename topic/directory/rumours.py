@@ -10,7 +10,8 @@ from topic.directory.entry import Index, LinkEntry, Role
 
 
 class Rumours:
-    """Subscribers with a timeout of which other routers have told, but not their owner."""
+    """Entries of subscribers with a timeout that this router has from other routers, and not yet from the subscribers'
+    owners."""
 
     def __init__(self) -> None:
         self._entries: dict[Index, LinkEntry] = {}

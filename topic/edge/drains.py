@@ -135,8 +135,9 @@ class Drains:
                 self._look(draining)
 
     def _look(self, draining: _Draining) -> None:
-        """Check whether the drain is complete. While a home is awaited, do nothing. If a home has stopped for lack of
-        bytes, ask again once the link takes more. Otherwise answer the client."""
+        """Check whether the drain is complete. While a home is awaited, do nothing. A home may have stopped because the
+        subscriber's limit of bytes was reached. Then ask the homes again once the subscriber has room. Otherwise answer
+        the client."""
         if draining.homes:
             return
         subscriber = self._subscribers.get(draining.asked.subscriber)

@@ -230,7 +230,7 @@ class Audiences:
             self._home.decide(stream, awaited)
 
     def count_on(self, router: str) -> None:
-        """Allow messages that are published from now on to await this router, which is out of contact. `returned` or
+        """Let the home await this router for new messages, too, although the router is out of contact. `returned` or
         `give_up` ends this."""
         self._counts_on.add(router)
 

@@ -142,8 +142,8 @@ class ReplicaSets:
             raise ValueError(f"set {plan.name}: {error}") from None
 
     def follow(self, routers: Collection[str]) -> None:
-        """Follow a changed plan; `routers`: the routers of the mesh now. Hashed sets that have not begun yet will begin
-        with them."""
+        """Follow a changed plan; `routers`: the routers of the mesh now. Hashed sets (protocol 13.1) that have not
+        begun yet get their replicas at these routers."""
         self._routers[:] = routers
         self.set_map = self.set_map.among(routers)
         self._lost_at = {router: at for router, at in self._lost_at.items() if router in self._routers}

@@ -105,7 +105,8 @@ def entry(life: SetLife, operation: bytes) -> bytes:
 
 
 def read_entry(data: bytes) -> tuple[SetLife, list[Any]]:
-    """Read the life of an entry, and the parts of its operation. Raises ValueError if the entry is malformed."""
+    """Read from an entry the life of the set in which its leader proposed it, and the parts of its operation. Raises
+    ValueError if the entry is malformed."""
     begins = _CLOCK + 1 + int.from_bytes(data[_CLOCK : _CLOCK + 1])
     life = read_life([int.from_bytes(data[:_CLOCK]), data[_CLOCK + 1 : begins].decode()])
     return life, unpack(data[begins:], "an operation on queues")

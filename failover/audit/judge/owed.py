@@ -117,10 +117,11 @@ def _in_periods(each: Testimony, pairs: Ints, periods: Iterable[Period]) -> tupl
 
 
 def _unreachable(each: Testimony, suspect: Flags) -> Flags:
-    """Flags the pairs whose subscriber has no timeout and had ended when the delivery was accepted.
+    """Flags the pairs whose subscriber has no timeout, and whose link had ended when the delivery was accepted.
 
-    The subscriber was last in an audience of the delivery in some life. This life must have ended for the home that
-    accepted the delivery, or for all homes.
+    A subscriber that attaches anew begins another life of its link. The life that counts here is the latest one in
+    which a home awaited the subscriber for this delivery. Either the home that accepted the delivery had learnt of the
+    end of this life, or no router had the link any more.
     """
     found = np.zeros(len(each.at), np.bool_)
     for code, client in each.clients:

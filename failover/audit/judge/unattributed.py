@@ -57,10 +57,10 @@ class Unattributed:
         self._received_hlc = np.where(found.received_hlc != BIG, found.received_hlc, fates.accepted_hlc)
 
     def unaddressed(self, verdicts: SubscriberVerdicts) -> tuple[InVain, Flags]:
-        """The number of unaddressed deliveries, and flags of them.
+        """The number of accepted deliveries for which no home awaited any subscriber, and flags of them.
 
-        If all routers have lost their stores, and their logs of that time are whole, later deliveries are left out,
-        because no subscriber was owed a delivery then.
+        All routers may have lost their stores at one time. If their logs of that time are whole, deliveries that were
+        accepted after it are left out: the mesh had forgotten all subscribers, so it owed them nothing.
         """
         unheard = self._fates.unheard
         astray = (self._fates.is_accepted | unheard) & ~self._found.has_audience

@@ -239,8 +239,8 @@ def _leaves(row: ControlRow, life: int) -> bool:
 
 
 def _joinings(rows: Iterable[ControlRow]) -> dict[tuple[str, str | None], list[tuple[int, int]]]:
-    """Maps each router's log and subscriber to pairs of a life of the subscriber, and the hybrid clock at which the
-    router joined it."""
+    """Maps the pair of a router's log and a subscriber to the joinings that the log has. Each joining is a pair: the
+    life of the subscriber's link, and the hybrid clock at which the router joined the subscriber in this life."""
     found: dict[tuple[str, str | None], list[tuple[int, int]]] = {}
     for row in rows:
         if row.event == Event.JOINED:

@@ -26,8 +26,8 @@ class Past:
     """Maps each subscriber and its last life to the routers that may still know the subscriber. Each router comes with
     the hybrid clock at which it first logged that it knows the subscriber."""
     heard: Sequence[ControlRow] = ()
-    """EXPIRED entries that the audit has added: for each ending of a link, the routers that can have learnt of it from
-    other routers."""
+    """EXPIRED rows that no router wrote. The audit adds one for each ending of a link and each router that may have
+    heard of the ending from other routers, because that router writes none itself."""
     partings: Partings = attrs.field(factory=dict)
     """Earlier partings of homes and subscribers. A parting is kept only if the home accepted a delivery without the
     subscriber during it, because a report may name the parting as the reason."""

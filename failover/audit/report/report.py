@@ -33,7 +33,7 @@ class Verdict(IntEnum):
     INCOMPLETE = 2
     UNDECIDED = 3
     QUALIFIED = 4
-    """Exactly once holds, but some subscribers that were there have been left out."""
+    """Exactly once holds, but homes accepted some deliveries without subscribers that were attached at the time."""
 
 
 @attrs.frozen(slots=True)
@@ -120,7 +120,8 @@ class QueueRow:
     deleted: int
     """How many messages were deleted together with the queue."""
     sent: int
-    """How many messages went to another address, as dead letters or back, or wait in the outbox for this."""
+    """How many messages the set has sent to another address: dead letters, and dead letters that an operator moved back
+    to their queue. Messages that wait for this in the outbox count, too."""
     returned: int
     """How often a message came back from a consumer."""
     waiting: int | None

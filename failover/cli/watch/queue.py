@@ -80,7 +80,8 @@ NOTHING: Final[Mapping[str, str]] = {
     "retry_after_ms": "pause",
     "retry_factor": "factor",
 }
-"""Maps each setting that is no limit to a phrase. The help text and the errors write it after "none for no"."""
+"""Maps a setting to the noun for its absence, as in the help text "none for no bindings". Settings without an entry
+are limits: their help text is "none for no limit"."""
 
 
 def read_setting(context: click.Context, param: click.Parameter, value: Any) -> Any:

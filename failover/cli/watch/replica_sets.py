@@ -78,8 +78,8 @@ def replicas(
 def _changed(
     known: ShownSet, added: Collection[str], removed: Collection[str], copies: Collection[str]
 ) -> tuple[list[str], list[str]]:
-    """Return the ring and the routers with an asynchronous copy. In both, new routers come last, and routers that are
-    to go are left out.
+    """Return two lists of routers: the ring, from which the set takes its voters, and the routers with an asynchronous
+    copy. In both lists new routers come last. Routers that are to go are in neither list.
 
     Raises RunError in these cases: a router is in two options; a router that is to go has no replica; no voter is left.
     """

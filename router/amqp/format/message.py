@@ -41,7 +41,7 @@ _SYMBOLS: Final = {0xA1: b"\xa3", 0xB1: b"\xb3", 0xA3: b"\xa3", 0xB3: b"\xb3"}
 _LONG_TEXT: Final = b"\xb1"
 _LONG: Final = (b"\xb0", _LONG_TEXT)  # the constructors of a binary and of a text with more than 255 bytes
 _LONG_HEAD: Final = 5  # the number of bytes before the content of a long binary or text
-# The constructors of all sections before the body. Each section begins with its length.
+# The constructors of all sections before the body. After each of these constructors comes the length of the section.
 _SECTIONS: Final = frozenset(_LISTS + _MAPS)
 
 _NAMES: Final = {

@@ -111,7 +111,7 @@ def join_list(elements: Sequence[bytes]) -> bytes:
 
 
 def join_map(elements: Sequence[bytes]) -> bytes:
-    """Encode a map of encoded keys and values, in turn."""
+    """Encode a map. `elements` has the encoded keys and values: each key is followed by its value."""
     return map_of(len(elements), b"".join(elements))
 
 

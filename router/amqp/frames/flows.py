@@ -92,7 +92,8 @@ class Flows:
         self._usual.clear()
 
     def is_usual(self, frame: bytes) -> bool:
-        """Whether a flow needs no parsing. If so, its room and credit are recorded. Hot."""
+        """Whether a flow needs no parsing. If so, this method records the session window and the link credit that the
+        flow grants. Hot."""
         found = _is_usual(frame, _SIZE)
         if found is None:
             return False

@@ -10,7 +10,8 @@ from router.amqp.proton.library import MEMORY, OUTPUT_SIZE, ffi, lib, write_map,
 
 MAX_SESSIONS: Final = 255
 LEAST_STEP_S: Final = 0.025
-"""The least seconds between two ticks of a connection. So a peer whose idle timeout is a few milliseconds times out."""
+"""The shortest time between two ticks of a connection, in seconds. A tick sends a heartbeat that is due. A peer whose
+idle timeout is shorter than this gets its heartbeats too late, and closes the connection."""
 
 
 class Engine:

@@ -45,8 +45,8 @@ def lose_part(connection: Any, node: Node, name: bytes) -> None:
 
 
 def posting(link: Link, node: Node, address: str, posted: PostedMessage) -> bool:
-    """Put a message for this address in the mesh into its transaction, and answer it. Returns False if the link is
-    detached instead."""
+    """Add a message to the transaction that its transfer names, and give its publisher the provisional outcome.
+    `address`: the message's address in the mesh. Returns False if the link is detached instead."""
     found = transaction_of(link, node, address, posted.transaction)
     if found is None:
         return False
