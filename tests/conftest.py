@@ -30,14 +30,18 @@ FIRST = "processes", "interop", "failover/audit", "test_wheel.py", "failover", "
 NICE = 10
 
 PROVES = (
-    "exhaustive", "simulation", "mutants", "topic/raft/test_search.py", "topic/queues/test_lock_walks.py",
-    "topic/queues/test_transaction_orders.py", "topic/queues/test_transaction_search.py", "topic/queues/test_walks.py",
+    "exhaustive", "simulation", "mutants", "failover/audit/test_cut_anywhere.py", "router/mqtt/test_shared_walk.py",
+    "router/mqtt/test_walk.py", "router/queues/test_mutants.py", "topic/raft/test_search.py",
+    "topic/queues/test_lock_walks.py", "topic/queues/test_transaction_orders.py",
+    "topic/queues/test_transaction_search.py", "topic/queues/test_walks.py",
 )  # fmt: skip
-"""Folders and files of tests that search or sample many interleavings: `make prove`."""
+"""Folders and files of tests that search or sample many interleavings, or break rules: `make prove`."""
+BREAKS = "::test_a_rule_that_is_broken_is_noticed"
+"""The test in any file that breaks the rules of its scenarios. It also belongs to `make prove`."""
 SYSTEM = (
     "interop", "processes/test_documented_programs.py", "processes/test_readme.py", "failover/audit/test_cluster.py",
-    "failover/audit/test_on_spark.py", "failover/chaos/test_hosts.py", "failover/chaos/test_run.py",
-    "failover/chaos/test_wire.py", "test_wheel.py",
+    "failover/audit/test_on_spark.py", "failover/chaos/test_broken_router.py", "failover/chaos/test_command.py",
+    "failover/chaos/test_hosts.py", "failover/chaos/test_run.py", "failover/chaos/test_wire.py", "test_wheel.py",
 )  # fmt: skip
 """Folders and files of tests that use the whole system as its users do, with tools that nobody here wrote: `make
 test-system`."""
@@ -91,9 +95,10 @@ def _turn(item: pytest.Item) -> int:
 @pytest.hookimpl(tryfirst=True)  # before pytest selects by markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        for marker, places in (("proves", PROVES), ("system", SYSTEM)):
-            if _place(item.nodeid, places) is not None:
-                item.add_marker(marker)
+        if _place(item.nodeid, PROVES) is not None or BREAKS in item.nodeid:
+            item.add_marker("proves")
+        elif _place(item.nodeid, SYSTEM) is not None:
+            item.add_marker("system")
     items.sort(key=_turn)
 
 
