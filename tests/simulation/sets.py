@@ -593,7 +593,7 @@ class SetWorld:
         self.may_have_lost.add(name)
         self._world.judge.queues.lost(name)
         life = replica.raft.hard.life
-        kept = self._decided[name, life] = self._decided[name, former][: replica.raft.log.commit]
+        kept = self._decided[name, life] = self._decided.get((name, former), [])[: replica.raft.log.commit]
         self._models.pop((name, life), None)
         for index in range(1, len(kept) + 1):
             self._decided_in[name, life, index] = self._decided_in[name, former, index]
