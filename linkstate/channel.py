@@ -53,13 +53,13 @@ REORDER_LIMIT = 1024
 class Budget:
     """The limit of the bytes under way on a line: the bytes that the line itself holds, and some that queue.
 
-    The line holds its rate times its shortest round trip. Both are measured, one chunk at a time. While little is sent,
-    a measurement does not show what the line could carry, so it does not lower the rate. If the budget was used up and
-    still nothing queued, the line may carry more, so the budget grows.
+    The line holds its rate times its shortest round trip. The budget measures both, one chunk at a time. While the
+    sender sends little, a measurement shows less than the line can carry, so it does not lower the rate. If the sender
+    has used up the budget and nothing has queued, the line may carry more, so the budget grows.
 
-    A queue hides that the line has become longer. So now and then the budget is 0 until everything under way has
-    arrived. Then a chunk with nothing before it measures the round trip again. Chunks that are sent right after it do
-    not slow it down, because two chunks never travel as one message.
+    If the line becomes longer, each round trip takes longer, as if chunks queued. So now and then the budget is 0 until
+    everything under way has arrived. The next chunk then meets no queue, and measures the round trip again. Later
+    chunks do not slow it down, because two chunks never travel as one message.
     """
 
     __slots__ = (
@@ -95,8 +95,8 @@ class Budget:
         self._filled = False
         """Whether the budget has been used up since the sample was sent."""
         self._last = 0
-        """While the line is emptied to measure the round trip again: the number of the last chunk that has to arrive
-        before that. Otherwise 0."""
+        """The number of the last chunk that has to arrive before the round trip is measured again. 0 if the budget does
+        not wait for this."""
 
     @property
     def bytes(self) -> int:
@@ -112,8 +112,8 @@ class Budget:
                 self._since = now, self._acknowledged
 
     def filled(self) -> None:
-        """Note that the budget is used up, so that the budget may grow. The note is not taken before the first round
-        trip is measured, and not while the round trip is measured again: the budget is 0 then."""
+        """Remember that the budget is used up, so that the next measurement may let it grow. While no round
+        trip is known, the budget does not count as used up."""
         self._filled = self._round_trip < inf
 
     def acknowledged(self, number: int, size: int, now: float) -> None:

@@ -7,7 +7,7 @@ the machine: the shell sets the time with `advance`.
 
 COUNTER_BITS = 16
 AHEAD = 1000 << COUNTER_BITS  # one second; a state store reserves clock values in steps of this size
-TRUST_MS = 3_600_000  # a clock that is further ahead of this router's clock counts as broken
+TRUST_MS = 3_600_000  # a clock that is more than this many milliseconds ahead of this router's clock counts as broken
 ECHO_MS = 10_000  # the same limit for clocks that clients echo; it is lower, as a client may send any number
 
 

@@ -105,7 +105,7 @@ class Mesh:
         return self._linkstate.plan
 
     def replan(self, plan: Plan, now: float) -> None:
-        """Merge a changed plan into the present one. If the plan changes by this, all routers get it."""
+        """Merge a changed plan into the present plan. If this changes the present plan, all routers get the result."""
         merged = self.plan.merge(plan)
         if merged != self.plan:
             self._linkstate.follow(merged, now)

@@ -104,8 +104,8 @@ class Neighbour:
         return self.hello_at if self.hello_at < self._lost_at else self._lost_at
 
     def _fall(self, state: NeighbourState, now: float, cause: Loss, reason: str) -> None:
-        """Enter a state below UP. If the link was UP, remember the cause. If it was not, keep the earlier cause,
-        because the new one only follows from it."""
+        """Enter a state below UP. If the link was UP, remember the cause and the reason. Otherwise keep the earlier
+        cause, for which the link was lost."""
         if self.up:
             self.cause, self.reason = cause, reason
         self._enter(state, now)

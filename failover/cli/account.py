@@ -17,7 +17,7 @@ MOST_REASONS: Final = 5
 OTHER_REASONS: Final = "other reasons"
 NO_REASON: Final = "no reason given"
 WIDE: Final = 60
-"""A terminal with fewer columns than this, such as a phone's, has room for words and numbers only."""
+"""On a terminal with fewer columns than this, the progress has no bar and no time, only the text and the numbers."""
 
 
 class Account:

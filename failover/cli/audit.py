@@ -104,8 +104,8 @@ def judge(
 
 
 def _guarded(auditing: Callable[[], int]) -> int:
-    """Run an audit, and return its exit status. If the audit fails, the exit status is not the one of a violation,
-    which scripts would take for a verdict. SIGTERM has the same effect as ctrl-c."""
+    """Run an audit, and return its exit status. If the audit fails, return NO_VERDICT: Python's own exit status for an
+    exception is 1, which scripts would take for a violation. SIGTERM has the same effect as ctrl-c."""
     interrupted = False
 
     def interrupt(*_: Any) -> NoReturn:
@@ -287,8 +287,8 @@ def tell_progress(out: "Console", every_s: float = TELL_S) -> Iterator[Callable[
 
 
 class Story(click.Command):
-    """The class of the command `story`, which shows its help if its only argument is `-h`: the user does not mean a
-    key."""
+    """The class of the command `story`. If the only argument is `-h`, the command shows its help, and does not take the
+    argument for a key."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(context, ["--help"] if args == ["-h"] else args)

@@ -60,8 +60,7 @@ def chaos(script: Path, run_dir: Path | None, seed: int | None, namespaces: bool
 
 
 def play(path: Path, run_dir: Path | None, seed: int | None, namespaces: bool = False) -> int:
-    """Run a script, audit the run, and return the exit status. If the run or the audit fails, the exit status is not
-    the one of a violation."""
+    """Run a script, audit the run, and return the exit status. If the run or the audit fails, return NO_VERDICT."""
     from failover.chaos.hosts.namespace import lacking
     from failover.chaos.run import prepare
     from failover.chaos.script.reader import load

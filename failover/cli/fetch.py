@@ -16,7 +16,7 @@ def fetcher(directory: RunDirectory) -> FetchStatus:
     credentials at its first call. If a file is missing, it raises FileError at this and each later call.
     """
 
-    # The files are read at the first call, because there is no topology before `up`.
+    # `up` makes the fetcher before the run directory has a topology, so the files are read at the first call.
     @functools.cache
     def who() -> tuple[str, Credentials] | FileError:
         try:

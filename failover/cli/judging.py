@@ -14,7 +14,7 @@ AUDIT: Final = ("jinja2", "matplotlib", "numpy", "pandas", "pyarrow", "pyspark")
 
 
 class NotInstalled(click.ClickException):
-    # The exit status for "no verdict". The status of a violation would be wrong.
+    # This is the exit status for "no verdict". The default of click, 1, is the status of a violation.
     exit_code = 2
 
 

@@ -104,8 +104,8 @@ def same(body: bytes, count: int, head: bytes, limit: Limit) -> Source:
 
 
 def numbered(size: int, count: int, head: bytes, limit: Limit) -> Source:
-    """`count` messages with bodies of `size` bytes. Each body begins with the number of its message. If there is no
-    room for the whole number, it is cut."""
+    """`count` messages with bodies of `size` bytes. Each body begins with the number of its message. If the number has
+    more than `size` digits, the body has only the first `size` of them."""
     limit.check(f"messages of {size} bytes are", size + len(head + data_message(b"")))
     return Source(repeated(lambda number: head + data_message(numbered_body(number, size)), count), count)
 
@@ -179,6 +179,6 @@ async def _read(fd: int) -> bytes:
     """Read some bytes. This uses no thread, because ctrl-c could not end a thread that waits for a terminal."""
     try:
         await trio.lowlevel.wait_readable(fd)
-    except PermissionError:  # a file can be read at any time
+    except PermissionError:  # the kernel cannot wait for a regular file, which is always readable
         await trio.lowlevel.checkpoint()
     return os.read(fd, READ_SIZE)

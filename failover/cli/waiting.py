@@ -60,7 +60,7 @@ def awaited(publisher: str, statuses: Iterable[Mapping[str, Any]]) -> list[str]:
     for status in statuses:
         for wait in status["waits"]:
             role, _, name = wait["for"].partition(" ")
-            # a home in this state waits for its own publisher to resume, not for a subscriber
+            # a wait for the publisher itself says that the home waits until the publisher resumes
             if publisher not in wait["publishers"] or wait["for"] == f"publisher {publisher}":
                 continue
             if role == "router":

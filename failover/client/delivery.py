@@ -29,8 +29,7 @@ class Delivery:
         self.description = ""
         # The number by which the engine knows this delivery on the attached link, while it is unsettled there.
         self.handle: EngineHandle = None
-        # The link that transferred this delivery. None once the subscriber has counted the answer to the delivery as
-        # credit to grant again.
+        # The link that transferred this delivery. Set to None when the subscriber has sent the answer on this link.
         self.link: Link | None = None
         self._answer = answer
 

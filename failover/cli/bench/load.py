@@ -26,7 +26,10 @@ MS: Final = 1e6
 
 @frozen
 class BenchPlan:
-    """`rate` is the number of messages per second of all publishers together. None means as many as possible."""
+    """The load that a run of bench puts on the mesh.
+
+    `rate` is the number of messages per second of all publishers together. None means as many as possible.
+    """
 
     address: str
     publishers: int

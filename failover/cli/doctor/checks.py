@@ -379,7 +379,7 @@ def _lasting(seen: Symptoms) -> Found:
 
 
 def _differing(seen: Symptoms) -> Found:
-    """Find sets that have not begun. First come the sets that the topologies of the routers describe differently."""
+    """Find sets that the topologies of the routers describe differently, then other sets that have not begun."""
     differing: dict[str, list[str]] = {}
     unbegun: list[str] = []
     for one in seen.sets:

@@ -80,7 +80,7 @@ def _directory(topology: Path | None, run_dir: Path | None) -> RunDirectory | No
 
 
 def _is_killed(directory: RunDirectory) -> bool:
-    """Whether no router of the run directory runs, although some of them were never stopped."""
+    """Whether no router of the run directory runs, and at least one of them has died without a stop."""
     try:
         return not directory.running() and any(entry.pid for entry in directory.read().routers.values())
     except RunError:

@@ -71,8 +71,8 @@ class Clock:
     ahead_s: float
     """The number of seconds by which the clock was ahead of this host's clock when the router's status arrived."""
     moved_s: float
-    """How far the clock was set since the router started, in seconds. For this field and the following ones see `clock`
-    in docs/entities.md."""
+    """The number of seconds by which the clock was set since the router started. `clock` in docs/entities.md describes
+    this field and the fields below."""
     behind_s: float
     refused: int
 

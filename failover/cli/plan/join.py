@@ -87,7 +87,7 @@ async def _listed(name: str, topology: Topology, management: Management, launche
     except HalfUpError:
         with trio.CancelScope(shield=True):
             if await _take_back(management, name):
-                # The mesh keeps the router in its plan, so it goes on running: perhaps it only needs longer to connect.
+                # The plan of the mesh still has the router, which goes on running, because it may connect later.
                 raise
             await launcher.stop([name])
         log = launcher.directory.log_path(name)

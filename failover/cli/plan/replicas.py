@@ -27,11 +27,11 @@ class WantedSets:
     gone: Collection[str] = ()
     """The routers that leave the mesh."""
     replicas: int = 0
-    """A hashed set has at least this number of voters, if the mesh has so many routers."""
+    """The least number of voters of a hashed set. If the mesh has fewer routers, all of them are voters."""
     named: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
     """Maps each named set whose voters the operator has chosen to these voters."""
     copies: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
-    """Maps each of these named sets to the routers that are to keep an asynchronous copy."""
+    """Maps each set of `named` to the routers that are to keep an asynchronous copy."""
     forced: bool = False
     """Whether the routers of `gone` do not run. If a set has a majority without such a router, the router may leave
     although it stays a voter of the set in name."""

@@ -82,8 +82,8 @@ class Attachment(Handler):
         self._resumes = False  # whether a router has ever answered an attach of this link
         # Whether the client has reported since the last loss that no router takes the link (`Searching`).
         self._searches = False
-        # True from the time a router ends the link with MISSED, until an attach is answered.
-        # Each attach tells the router so.
+        # True from the time when a router ends the link with MISSED, until a router answers an attach.
+        # Each attach carries this value as the property TOLD.
         self._told = False
         self._connection: Connection | None = None  # the connection that the client uses at present
         self._beside: trio.Nursery  # the tasks that end with the connection
@@ -96,7 +96,7 @@ class Attachment(Handler):
         self._ghosts = 0
         self._over = trio.Event()  # set when the client stops using the current connection
         self._since = 0.0  # the time when the link was attached or lost, or when the search for a router began
-        self._attached = trio.Event()  # set when the link has been attached once, or never will be
+        self._attached = trio.Event()  # set at the first answer to an attach, or when the client gives up
         self._error: ConnectionError | None = None
         self._news = trio.lowlevel.ParkingLot()  # the tasks that wait for a change
 
@@ -340,9 +340,11 @@ class Attachment(Handler):
             self._lose(error_of(condition, self.identity.container if fatal else ""), fatal=fatal)
 
     def _is_fatal(self, condition: ErrorCondition) -> bool:
-        """Whether no router would take the link after an error with this condition. "stolen" is not fatal if this
-        client itself has stolen the link, because a router has read an earlier attach of the client late: another
-        router then takes the link."""
+        """Whether an error with this condition ends the link for good, because all routers would refuse the link.
+
+        If the client has given up an attach before its answer (`_ghosts`), the error STOLEN does not end the link: a
+        router has read this attach late, and so the client itself has stolen its link. Another router takes the link.
+        """
         if condition.name == STOLEN and self._ghosts:
             self._ghosts -= 1
             return False

@@ -14,8 +14,8 @@ import trio
 from router.amqp.connection import Connection
 from topic.properties import DEAD
 
-# The seconds for which the client goes on reading after the limit. The client's own process may have been stopped, so
-# that frames of the router are still unread.
+# The seconds for which the client goes on reading after the limit.
+# If the client's own process was stopped for a while, frames of the router may still be unread.
 GRACE_S: Final = 0.02
 # The share of the client's idle timeout within which a live router sends a heartbeat.
 HEARD: Final = 0.5

@@ -28,7 +28,7 @@ class ResumeStep(Enum):
     # Transfer the agreed state without the message, with `resume` true. Settle when the order of writes allows it.
     STATE = auto()
     SETTLED = auto()  # do as for STATE, but settle at once: both ends know the outcome
-    # Transfer with `resume` and `aborted` true, so that the receiver discards the delivery. This settles it, too.
+    # Transfer with `resume` and `aborted` true, so that the receiver discards and settles the delivery.
     ABORTED = auto()
     FORGET = auto()  # send nothing, because the receiver has settled the delivery
     IGNORE = auto()  # send nothing: the receiver settles the delivery because the sender's map lacks it
@@ -54,7 +54,7 @@ class Theirs(Enum):
 
 
 TABLE: Final = {
-    # The receiver has never had the delivery, or has forgotten it. Without an outcome, the sender sends the message.
+    # The receiver has never had the delivery, or has forgotten it. If the sender has no outcome, it sends the message.
     (Mine.UNDECIDED, Theirs.NOTHING): ResumeStep.NEW,
     (Mine.UNDECIDED, Theirs.UNPROVEN): ResumeStep.WAIT,
     (Mine.UNDECIDED, Theirs.UNDECIDED): ResumeStep.WHOLE,

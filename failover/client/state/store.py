@@ -73,8 +73,8 @@ class Removed(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """The link is detached for good. The next link of the same identity begins anew, but its numbers go on from
-    here."""
+    """The link is detached for good. The next link of the same identity begins afresh, but its first delivery gets the
+    number after the last one of this link."""
 
 
 Change: TypeAlias = Attached | Added | Decided | Removed | Ended
@@ -95,7 +95,7 @@ class Saved:
     generation: bytes | None = None
     epoch: str | None = None
     next_number: int = 0
-    unsettled: dict[bytes, Unsettled] = field(factory=dict)  # a publisher's are in the order of their numbers
+    unsettled: dict[bytes, Unsettled] = field(factory=dict)  # a publisher's deliveries are in their order
 
 
 class Store(Protocol):

@@ -175,7 +175,7 @@ class ClientThread:
     def leave(self, call: Call[None], *, failed: bool) -> None:
         """Leave the client's block. The result of the call comes when the thread ends. `failed` says that the caller's
         block ends with an exception. After a fork this method does nothing, because the thread is in the other
-        process. Raises RuntimeError before the block."""
+        process. Raises RuntimeError if no caller has entered the block."""
         if self._process != os.getpid():
             call.finish(Value(None))
             return

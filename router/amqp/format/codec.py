@@ -64,8 +64,8 @@ def _damaged(what: str) -> AmqpError:
 
 _Room: TypeAlias = list[int]
 """A list with one number: how many more array elements without bytes the rest of a value may have (at first
-`MOST_EMPTY`). All functions that decode a value share this list and change the number in it. It is a list, because
-Python makes a list without a call."""
+`MOST_EMPTY`). All functions that decode a value share this list and change the number in it. Python makes
+a list faster than an object of a class."""
 
 
 def _take_room(room: _Room, count: int) -> None:
@@ -97,8 +97,8 @@ def decode(data: bytes, at: int = 0, depth: int = 0, room: _Room | None = None) 
 
 def _check_descriptor(data: bytes, at: int) -> None:
     """Raise AmqpError if a descriptor is a described value, a list, a map or an array. AMQP reserves all descriptors
-    but symbols and numbers (1.0 1.5). A described value as the descriptor could nest once for each byte. Lists, maps
-    and arrays cannot be keys of a table. All other values pass."""
+    but symbols and numbers (1.0 1.5). If a descriptor could itself be described, a peer could nest descriptors once
+    for each byte. Lists, maps and arrays cannot be keys of a Python dict. All other values pass."""
     code = data[at : at + 1]
     if code == b"\x00" or code == b"\x45" or code >= b"\xc0":
         raise _damaged("the descriptor of a value is not a simple value, expected a symbol or a number")

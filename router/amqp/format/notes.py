@@ -39,14 +39,14 @@ class FlowFrame(NamedTuple):
     limit: int | None
     properties: bytes  # the link properties of the flow, encoded
     is_vast: bool  # True if the flow gives credit of 2^31 or more
-    turns: bool  # True if the previous flow of the link had another `is_vast`
+    turns: bool  # True if `is_vast` differs from that of the previous flow of the link
     lowers: bool  # True if the flow lowers the credit or the session's window
     former: int  # the `limit` of the link's previous flow
 
     @property
     def is_odd(self) -> bool:
-        """Whether the flow does more than add credit or room: asks for an echo, drains, lowers an amount, or has
-        another `is_vast` than the previous flow."""
+        """Whether the flow does more than add credit or room: asks for an echo, drains, lowers an amount, or
+        `is_vast` differs from that of the previous flow."""
         return self.echo or self.drain or self.turns or self.lowers
 
 
@@ -108,5 +108,5 @@ Note: TypeAlias = (
     | TransactionalDisposition
     | SessionError
 )
-# A piece of the input: the data, its start and end in them, and its note. The hot path takes a plain tuple.
+# A piece of the input: the bytes, the offsets of its start and end, and its note. A plain tuple is the fastest form.
 Piece: TypeAlias = tuple[bytes, int, int, Note | None]

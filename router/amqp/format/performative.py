@@ -52,7 +52,7 @@ def frames_of(data: bytes) -> Iterator[bytes]:
 
 
 def code_of(frame: bytes) -> int:
-    """The descriptor of a frame's performative; -1 if it is none of AMQP's."""
+    """The descriptor of a frame's performative; -1 if AMQP does not define such a performative."""
     at = 4 * frame[4]
     if frame[at : at + 2] == b"\x00\x53" and at + 2 < len(frame):
         return frame[at + 2]

@@ -74,7 +74,7 @@ class Additions:
 
     def envelope(self, link: LinkDeliveries, tag: bytes, message: bytes) -> None:
         """The message of the next delivery with this tag on the link is in an envelope (`router.amqp.format.message`),
-        which `rewrite` takes off."""
+        and `rewrite` removes the envelope."""
         self._envelopes.setdefault(link, {}).setdefault(tag, []).append(message[:ENVELOPE_SIZE])
 
     def forget(self, link: Link) -> None:
