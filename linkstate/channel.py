@@ -33,8 +33,8 @@ QUEUE_S = 0.05
 """The limit of the queue on a slow line, as a time. If a line carries fewer than `BUDGET` bytes in this many seconds,
 only as many bytes may queue as it carries in this time."""
 LITTLE_S = 0.01
-"""If a round trip exceeds the shortest round trip by at most this many seconds, the line is taken to have had no
-queue."""
+"""If a round trip exceeds the shortest round trip by at most this many seconds, the budget assumes that nothing has
+queued on the line."""
 LEAST = 128 * 1024
 """The limit of the queue on a very slow line, in bytes. No line has a lower limit."""
 FALL = 0.8
@@ -145,8 +145,8 @@ class Budget:
 
     @property
     def enough(self) -> int:
-        """A full channel has room again when at most this many bytes are under way. The limit is so far below the
-        budget that a batch of reasonable size then fits."""
+        """A full channel has room again when at most this many bytes are under way. This is so far
+        below the budget that the channel then has room for a batch."""
         return max(self.bytes // 2, self.bytes - ACK_BYTES)
 
     def resent(self) -> None:

@@ -24,7 +24,7 @@ from math import inf
 
 # The number of lower bits that count contacts. Above them, 42 bits have room for incarnations up to the year 2100.
 NUMBER_BITS = 22
-LAST = (1 << NUMBER_BITS) - 1  # only a malicious router makes so many contacts
+LAST = (1 << NUMBER_BITS) - 1  # the highest count; only a malicious router makes so many contacts
 
 
 class ContactChange(Enum):

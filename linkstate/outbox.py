@@ -1,7 +1,7 @@
 """Keeps bodies until the transport to one neighbour has room (protocol 3, layer 2). Link state never waits behind data.
 
-A shell gives its transport only as much as the transport can write at once. When that is written, the shell takes the
-next bodies from here. So link state waits only for the bytes that the transport already has.
+A shell gives its transport only as much as the transport can write at once. When the transport has written this, the
+shell takes the next bodies from here. So link state waits only for the bytes that the transport already has.
 """
 
 from collections import deque

@@ -1,7 +1,7 @@
 """Computes the shortest paths over the advertised links (protocol 3, layer 1).
 
-Among paths of equal cost, a router takes the path whose list of router names comes first in the order of names. From
-each router on this path, the rest of the path is again the first one among its equals. So routers with the same
+Among paths of equal cost, a router takes the path whose list of router names comes first in the order of names. Each
+router on this path takes the rest of the same path, by the same rule. So routers with the same
 database agree on the whole path of a frame, not only on the next hop, and no frame loops between two equal paths.
 """
 

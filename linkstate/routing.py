@@ -36,7 +36,7 @@ from linkstate.neighbours import Neighbour
 from linkstate.paths import Route, is_link, shortest_paths
 from linkstate.plan.plan import MOST_TAKEN, Plan
 
-# The end of a link that only answers HELLOs sends one by itself if none comes for this many HELLO intervals.
+# If a router that only answers HELLOs gets none for this many HELLO intervals, it sends one by itself.
 ANSWERS = 1.25
 REFRESH_DEADS = 10  # an advertisement is renewed after this number of `dead` times
 # An advertisement that was not renewed is forgotten after this number of `dead` times.

@@ -26,7 +26,7 @@ from router.mesh.quantities import Address
 log = logging.getLogger("oncemesh.admission")
 
 PAUSE_S: Final = 0.1
-"""After a failed accept, the router waits this many seconds: by then a descriptor may be free."""
+"""After a failed accept, the router waits for this many seconds, because a descriptor may become free meanwhile."""
 AT_ONCE: Final = 256
 GREETING: Final = 8
 """The number of bytes of AMQP's protocol header. A client of TLS, MQTT or HTTP begins with a longer message. A kernel
@@ -63,8 +63,9 @@ S = TypeVar("S", bound=Stranger)
 
 
 class Unopened(Generic[S]):
-    """Connections that are not open yet: first the silent ones, then the ones that have sent their greeting, each in
-    order. Both are OrderedDicts, which find their first key at once; a plain dict would first skip all deleted keys."""
+    """Connections that are not open yet: first the silent ones, then the ones that have sent their greeting. Both kinds
+    are in the order of their arrival. An OrderedDict finds its first key at once, but a dict first skips all deleted
+    keys."""
 
     def __init__(self) -> None:
         self._silent: OrderedDict[S, None] = OrderedDict()

@@ -83,8 +83,8 @@ class PlainView:
     def _line(board: Board, rates: Rates) -> str:
         """The line that shows the board: rates, faults in force, and waits.
 
-        Waits are shown only if the mesh accepts at most half of the offered load. Some delivery waits at any moment, so
-        a wait alone means nothing.
+        The line shows waits only if the mesh accepts at most half of the offered load. In a mesh under load, some
+        delivery always waits.
         """
         sent, accepted, received = (
             rates.rate(what, board.clients.total(what)) for what in ("sent", "accepted", "received")

@@ -1,7 +1,7 @@
 """Tells the user of `publish`, while no outcome comes, for which subscribers the messages wait.
 
-The status of the routers has this (docs/status.md, `waits`). The publisher's home names the routers that it waits for,
-and each of these routers names its subscribers.
+The command reads the `waits` in the statuses of the routers (docs/status.md). The publisher's home names the routers
+that it waits for, and each of these routers names its subscribers.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,11 +24,11 @@ async def tell_who_is_awaited(
     progress: Callable[[], int | None],
     tell: Callable[[str], None],
 ) -> None:
-    """Watch the outcomes. When none comes, pass the subscribers that the messages wait for to `tell`. Runs until
-    cancelled.
+    """Watch the outcomes. If no outcome comes for `SILENCE_S`, call `tell` with the names of the subscribers that the
+    messages wait for. Runs until cancelled.
 
-    `routers` has host:port of each router, for `fetch`. `progress` returns the number of outcomes, or None while none
-    is awaited.
+    `routers` has host:port of each router, for `fetch`. `progress` returns the number of outcomes, or None while no
+    outcome is awaited.
     """
     told: list[str] = []
     while True:

@@ -143,15 +143,15 @@ class Management(Endpoint):
     def _sender(self, address: str) -> Link:
         if address not in self._senders:
             assert self._connection is not None
-            # If there is a refusal now, it came while no request waited, so it concerns a former link.
+            # A refusal that is already here concerns a former link, so the client drops this refusal.
             self._refused.pop(address, None)
             self._senders[address] = self._connection.sender(f"requests {address}", address)
             self._connection.wake()
         return self._senders[address]
 
     async def _may_come(self, link: Link, address: str, since: float) -> bool:
-        """Wait for a change. Returns whether an answer can still come on this link. A router has to answer some request
-        within `ANSWER_S` seconds. `since` is the time when this request began to wait."""
+        """Wait for a change. Returns whether an answer can still come on this link. If the router answers no request
+        for `ANSWER_S` seconds, the client gives up the link. `since` is the time when this request began to wait."""
         if (refused := self._refused.pop(address, None)) is not None:
             raise refused
         with trio.move_on_at(max(since, self._answered) + ANSWER_S) as patience:

@@ -68,11 +68,11 @@ class Publisher(Endpoint):
         self._checks = self._check  # the method `_check`, bound once for all handles
         self._next = 0
         self._storing = 0
-        self._queueing = trio.Lock()  # senders that wait for room; each change wakes only the first of them
+        self._queueing = trio.Lock()  # a change wakes only the sender that has this lock
         self._keys: KeyMaker | None = None
         self._deliveries: dict[bytes, Handle] = {}  # the unsettled deliveries by tag, in the order of sending
         self._queue: deque[Handle] = deque()  # the deliveries that wait to be transferred on this link
-        self._under_way: dict[EngineHandle, Handle] = {}  # transferred on this link, and still without an outcome
+        self._under_way: dict[EngineHandle, Handle] = {}  # deliveries transferred on this link, without an outcome
         self._theirs: Mapping[bytes, int] = {}  # the unsettled map that the router sent on this link
         self._incomplete = False  # whether the router's map or the client's map is incomplete
         self._count = SubscriberCount(self._news)
@@ -151,7 +151,7 @@ class Publisher(Endpoint):
         for tag, entry in saved.unsettled.items():
             assert entry.message is not None
             delivery = self._remember(tag, entry.message)
-            # perhaps an earlier process has transferred the delivery
+            # an earlier process may have transferred the delivery
             delivery.stored = delivery.transferred = delivery.logged = True
             if entry.state in TERMINAL:
                 delivery.decide(entry.state)
@@ -306,8 +306,8 @@ class Publisher(Endpoint):
             self._under_way[handle] = delivery
 
     def _attach_again(self) -> None:
-        """Give up the link, so that the client attaches it again. The incomplete maps leave no delivery with which this
-        link could go on."""
+        """Give up the link if all deliveries that were transferred before have the step WAIT. The client then attaches
+        the link again."""
         if all(delivery.step is ResumeStep.WAIT or not delivery.transferred for delivery in self._deliveries.values()):
             self._lose(ClientError(None, "the unsettled map does not fit into one frame"))
 

@@ -79,7 +79,7 @@ class Subscriber(Endpoint):
         self._by_handle: dict[EngineHandle, Delivery] = {}
         self._is_to_end = False
         # The share of the whole unsettled map that the attaches with incomplete maps have carried so far.
-        # At 1.0, the router has read the whole map.
+        # When the share is 1.0, the router has read the whole map.
         self._parts = 0.0
 
     def __aiter__(self) -> AsyncIterator[Delivery]:
@@ -216,8 +216,8 @@ class Subscriber(Endpoint):
             self._lose(ClientError(None, "the unsettled map does not fit into one frame"))
 
     def _parted(self) -> None:
-        """Forget the deliveries that the user has given back, because the router delivers them again. For all others,
-        forget the engine's handles."""
+        """Forget the deliveries that the user has given back, because the router delivers them again. Keep all other
+        deliveries, but forget the engine's handles of them."""
         self._owed = 0
         if self._settle == "first":
             self._waiting = deque(delivery for delivery in self._waiting if delivery.handle is None)

@@ -15,8 +15,8 @@ import trio
 from failover.client import Delivery, Handle, Outcome, Publisher, Subscriber
 
 TICK_S = 0.02
-"""The seconds between two bursts of the publisher. On its way through the mesh, a burst costs little more than one
-message."""
+"""The seconds between two bursts of messages that the publisher sends. The work of the mesh for a burst is little more
+than its work for one message."""
 ARREARS_S = 1.0
 """After a time in which the publisher could send nothing, it sends only the messages that were due in the last
 `ARREARS_S` seconds, and skips earlier ones."""

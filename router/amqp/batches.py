@@ -30,8 +30,8 @@ class Transfers:
 
 @define
 class ResumedTransfers:
-    """Resumed deliveries (transfers with `resume` true), and all aborted ones, resumed or not. A message is empty if
-    the transfer left it out. An aborted delivery is settled and has neither message nor handle; the engine has given
+    """Resumed deliveries (transfers with `resume` true), and all aborted deliveries, resumed or not. A message is empty
+    if the transfer left it out. An aborted delivery is settled and has neither message nor handle; the engine has given
     its credit back."""
 
     handles: list[Handle]
@@ -54,7 +54,7 @@ class ResumedTransfers:
 @define
 class Dispositions:
     """The peer's dispositions: each handle once, with its latest state (0: none). On a sending link they are outcomes,
-    on a receiving link the sender's settlements. The owner must still settle a settled delivery itself."""
+    on a receiving link settlements of the sender. If the peer has settled a delivery, our owner must settle it, too."""
 
     handles: list[Handle]
     states: list[int]

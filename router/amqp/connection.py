@@ -145,7 +145,7 @@ class Connection(DrivenConnection):
     @property
     def links(self) -> list[Link]:
         """The attached links that no end has detached, in order of their attach. In `on_close`, the links that end with
-        the connection. Empty after `release`; an owner may still read it then."""
+        the connection. Empty after `release`."""
         return self._sessions.attached if not self._released else []
 
     @property

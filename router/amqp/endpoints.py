@@ -49,7 +49,7 @@ class Endpoints:
         self._max_message = max_message
         self._session: Any = None  # the session of the links that we attach
         # True if the peer has freed a channel or handle by an end or detach.
-        # Proton frees ours only when we take the output with the answer to the peer.
+        # Proton frees our own channel or handle only when we take the output that has our end or detach.
         self._frees = False
         self.begun = 0
         """The number of sessions whose begin we have not written yet."""
@@ -58,8 +58,8 @@ class Endpoints:
 
     def is_behind(self, note: Note) -> bool:
         """Whether the caller must take proton's output before it gives proton this frame. Before a begin or attach,
-        proton has to free our old channel or handle (`_frees`). Before an end, proton has to write our begin, because
-        proton forgets with the end which begin of the peer our begin answers.
+        proton has to free our old channel or handle (`_frees`). Before an end, proton has to write our begin: at the
+        end, proton forgets which begin of the peer our begin answers.
         """
         if isinstance(note, EndFrame):
             return self.begun > 0
@@ -258,14 +258,14 @@ class Endpoints:
         return False
 
     def attach_postponed(self) -> bool:
-        """Write the postponed attaches, because the detaches before them are written. Returns whether proton has more
+        """Write the postponed attaches: proton has written the detaches before them. Returns whether proton has more
         output now."""
         if not self._leaving:
             return False
         self._leaving.clear()
         postponed, self._postponed = self._postponed, []
         for link in postponed:
-            # An earlier link of this loop has attached and detached here. Its detach must be written first.
+            # An earlier link of this loop has detached in the same place. Proton has to write its detach first.
             if link.place in self._leaving:
                 self._postponed.append(link)
             elif self._sessions.of(link.session).is_open:

@@ -13,7 +13,7 @@ import attrs
 
 AMOUNTS: Final = ("one", "minority", "majority", "all")
 ROLES: Final = {"home-of": "publisher", "custodian-of": "subscriber"}
-"""Maps each word for the router of a client (such as `home-of`) to the role of this client."""
+"""Maps each word that names a client's router (such as `home-of`) to the client's role."""
 LEADER_OF: Final = "leader-of"
 REPLICAS: Final = (LEADER_OF, "follower-of")
 
@@ -25,7 +25,7 @@ class Some:
     amount: str
 
     def of(self, number: int) -> int:
-        """The number of targets to strike when `number` are possible."""
+        """The number of targets to strike, if `number` targets are possible."""
         return {"one": 1, "minority": (number - 1) // 2, "majority": number // 2 + 1, "all": number}[self.amount]
 
     def __str__(self) -> str:

@@ -61,8 +61,8 @@ def apply(topology: Path, run_dir: Path | None) -> None:
 
 
 def _fixed(topology: Topology, name: str) -> object:
-    """A part of the topology that a running mesh cannot change. Settings that have no effect on replica sets that have
-    begun are left out."""
+    """The part `name` of the topology, which a running mesh cannot change. The part `queues` comes without the settings
+    of replica sets that `oncemesh apply` may change."""
     part = getattr(topology, name)
     if not isinstance(part, Queues):
         return part
@@ -204,14 +204,14 @@ class _Steps:
     """The steps that `apply` and `remove` take, in this order."""
 
     first: Sequence[Topology]
-    """The first steps: the mesh has to match these plans, one after the other, so that new routers are there before
-    replicas move."""
+    """The first steps: the mesh has to match these plans, one after the other. So new routers are in the mesh before
+    replicas move to them."""
     rings: Mapping[str, Sequence[str]]
     """The second step: these replica sets have to get these new rings."""
     sought: WantedSets
     """The operator's wishes for the replica sets."""
     last: Topology
-    """The last step: the mesh has to match this plan. Routers that leave with it have no replicas by then."""
+    """The last step: the mesh has to match this plan. Routers that leave in this step have no replicas by then."""
 
 
 async def _steps(wanted: Topology, former: Topology, directory: RunDirectory) -> _Steps:

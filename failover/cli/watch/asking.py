@@ -42,8 +42,8 @@ async def _plainly(main: Main, management: Management) -> None:
 
 
 def table(headings: Iterable[str], rows: Iterable[Iterable[str]], *least: str) -> Fitting:
-    """Make a table. `least` has the headings of the columns that a narrow terminal may leave out. The least important
-    one comes first."""
+    """Make a table. `least` has the headings of the columns that a narrow terminal may leave out, the least important
+    column first."""
     made = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for heading in headings:
         made.add_column(heading, overflow="fold" if heading in ("Queue", "Settings") else "ellipsis")

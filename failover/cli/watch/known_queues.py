@@ -70,14 +70,14 @@ class KnownQueue:
     """The number of messages that have failed, and rest before a consumer gets them again. None if no leader of the set
     answers."""
     scheduled: int | None
-    """The number of messages whose delivery time has not come. Only messages that the leader has looked at count. None
+    """The number of messages whose delivery time has not come, among the messages that the leader has looked at. None
     if no leader answers."""
     consumers: int
     oldest_s: float | None
     """The oldest message is at least this old, in seconds. None if no leader of the set answers."""
     enqueued: int | None
     """The number of messages that came into the queue since the present leader began to lead; None if no leader
-    answers. The following figures also count from then on."""
+    answers. `dequeued`, `given_back`, `purged`, `expired` and `dead` count from the same time."""
     dequeued: int | None
     """The number of messages that consumers accepted or rejected, since the leader began to lead."""
     given_back: int | None

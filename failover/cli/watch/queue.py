@@ -80,8 +80,8 @@ NOTHING: Final[Mapping[str, str]] = {
     "retry_after_ms": "pause",
     "retry_factor": "factor",
 }
-"""Maps a setting to the noun for its absence, as in the help text "none for no bindings". Settings without an entry
-are limits: their help text is "none for no limit"."""
+"""Maps a setting to the noun that the help text has after "none for no", as in "none for no bindings". A setting
+without an entry is a limit, so its noun is "limit"."""
 
 
 def read_setting(context: click.Context, param: click.Parameter, value: Any) -> Any:
@@ -473,7 +473,7 @@ def _body(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check(settings: Mapping[str, Any]) -> None:
-    """Raises click.UsageError if some of the settings do not go together."""
+    """Raises click.UsageError if some of the settings contradict each other."""
     given = QueueSettings.of({name: value for name, value in settings.items() if value != NONE})
     if given.conflict:
         raise click.UsageError(given.conflict)

@@ -39,7 +39,7 @@ CONNECT_S: Final = 1.0
 LAST_CONNECT_S: Final = 5.0
 # The seconds that the client waits for the answer to an attach. The router may have to ask other routers first.
 ATTACH_S: Final = 30.0
-# A link that was attached for this many seconds has *lived*: its loss is then no failed attempt.
+# A link that was attached for this many seconds has *lived*: the client does not count its loss as a failed attempt.
 LIVED_S: Final = 1.0
 # The credit that the client gives for messages from `$routers`.
 LISTS: Final = 8
@@ -49,8 +49,8 @@ LONGEST_REST_S: Final = 3600.0
 
 
 class Attachment(Handler):
-    """Attaches one link again and again. Handles the events of its connections; the nursery `_connections` serves
-    them."""
+    """Attaches one link again and again, and handles the events of its connections. The tasks that serve the
+    connections run in the nursery `_connections`."""
 
     _connections: trio.Nursery
 
@@ -108,7 +108,7 @@ class Attachment(Handler):
 
     @property
     def _may_move(self) -> bool:
-        """Whether moves are enabled, and the link can be resumed after one."""
+        """Whether the client moves when a router asks for it: moves are enabled, and the link can be resumed."""
         return self._moves and self._timeout > 0
 
     def _granted(self, link: Link, generation: bytes | None) -> None:
@@ -116,7 +116,7 @@ class Attachment(Handler):
         the generation of the previous answer."""
 
     def _settled_on(self) -> None:
-        """Called when `generation` and `epoch` have the values of this router's answer."""
+        """Called when `generation` and `epoch` have got the values of the router's answer to the attach."""
 
     def _parted(self) -> None:
         """Called when the link is lost. The engine's handles of its deliveries are no longer valid."""

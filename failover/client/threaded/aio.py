@@ -60,8 +60,8 @@ async def _result(
 
 
 class Awaiting:
-    """The common part of the clients for asyncio: how a program enters and leaves their block, and how they make a
-    call."""
+    """The common part of the clients for asyncio: how a program enters and leaves the block of a client, and how a
+    client makes a call."""
 
     _thread: ClientThread
     _loop: asyncio.AbstractEventLoop

@@ -38,8 +38,8 @@ class _Line(Generic[Result]):
         self._is_open = True
 
     def wait(self, cancel: Callable[[Call[Result]], None]) -> Result:
-        """Wait for the result, and return it. An interrupt (ctrl-C) cancels the call; this method raises it when the
-        call has ended."""
+        """Wait for the result, and return it. An interrupt (ctrl-C) cancels the call. When the call has ended,
+        this method raises the interrupt again."""
         try:
             try:
                 self._serve()
@@ -63,8 +63,8 @@ class _Line(Generic[Result]):
 
     def _close(self) -> None:
         """Called when this thread no longer waits for the call. Refuse further functions, but run the functions that
-        the client has posted: after a second interrupt, the call still runs in the client's thread, and may wait for
-        them."""
+        the client has posted already. After a second interrupt, the call still runs in the client's thread, and may
+        wait for these functions."""
         with self._lock:
             self._is_open = False
         while self._posted:
@@ -92,8 +92,8 @@ async def _within(timeout: float | None, act: Callable[[], Awaitable[Result]]) -
 
 
 class Blocking:
-    """The common part of the clients that block: how a program enters and leaves their block, and how they make a
-    call."""
+    """The common part of the clients that block: how a program enters and leaves the block of a client, and how a
+    client makes a call."""
 
     _thread: ClientThread
 

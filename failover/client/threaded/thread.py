@@ -3,8 +3,8 @@
 A *caller* is another thread, or a task of asyncio. Each of its calls is a task of the trio loop. The task posts
 functions to its caller: the reads and writes of the program's own store (`CallersStore`), and at last the result.
 
-The thread lives as long as the block of the client. It is a daemon: a process that ends without leaving the block ends
-like after a kill. A fork copies no thread, so only the process that has entered the block can use the client.
+The thread lives as long as the block of the client. The thread is a daemon: if the process ends within the block, the
+client ends as after a kill. A fork copies no thread, so only the process that has entered the block can use the client.
 """
 
 import os
@@ -190,7 +190,7 @@ class ClientThread:
             self._soon(self._leave, call, failed)
 
     def cancel(self, call: Call[Any]) -> None:
-        """Cancel a call. It still gets a result, perhaps its ordinary one if it was faster than the cancellation."""
+        """Cancel a call. The caller still gets a result, the ordinary one if the call was faster than this method."""
         self._soon(call.scope.cancel)
 
     def hurry(self, call: Call[None]) -> None:
@@ -198,7 +198,7 @@ class ClientThread:
         self._soon(self._hurry.cancel)
 
     def join(self) -> None:
-        """Wait for the end of the thread if the client's block has ended. The thread then ends at once."""
+        """If the client's block has ended, wait for the end of the thread, which comes at once."""
         if self._is_over and self._thread is not None:
             self._thread.join()
 

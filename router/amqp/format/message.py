@@ -26,7 +26,7 @@ DATA: Final = 0x75
 VALUE: Final = 0x77
 
 ENVELOPE: Final = b"\xff"
-# Bytes at the beginning of an envelope: the constructor, and the message-format.
+# The number of bytes before the message in an envelope: the byte `ENVELOPE`, and the message-format.
 ENVELOPE_SIZE: Final = 5
 
 LOOKED_INTO: Final = 64 << 10
@@ -55,7 +55,7 @@ _NAMES: Final = {
     "amqp:amqp-value:*": VALUE,
     "amqp:footer:map": 0x78,
 }
-"""Symbol -> code of a section: a section's descriptor may be a symbol (3.2)."""
+"""Maps each symbol that may be the descriptor of a section to the numeric descriptor (AMQP 1.0 3.2)."""
 # The beginning of a data section whose length takes four bytes.
 _ONE_SECTION: Final = b"\x00\x53\x75\xb0"
 # The next three values are indexes into the list of the header's fields (AMQP 1.0 3.2.1).
@@ -67,7 +67,7 @@ _LONGEST_CODE: Final = 64
 
 
 def in_envelope(message: bytes, message_format: int) -> bytes:
-    """Put the message into an envelope, if its format is not 0, or if it begins like an envelope."""
+    """Put a message into an envelope, because its format is not 0, or because it begins like an envelope."""
     return ENVELOPE + message_format.to_bytes(4, "big") + message
 
 
@@ -266,7 +266,7 @@ def with_ttl(message: bytes, ttl_ms: int | None) -> bytes:
 def annotations_to_add(told: bytes) -> bytes:
     """The annotations of a peer's `modified` outcome in the form that all readers accept: a map whose keys are symbols
     or ulongs. A text key becomes a symbol, because some clients write texts. Empty if `told` is no such map, or is an
-    empty map. One outcome may modify many messages, so this is done once for all of them."""
+    empty map. One outcome may modify many messages, so the results are cached."""
     if not told or told[0] not in _MAPS:
         return b""
     try:
@@ -305,7 +305,7 @@ def merged(annotations: bytes, more: bytes) -> bytes:
 
 
 def _content(annotations: bytes) -> tuple[int, bytes]:
-    """The number of keys and values of an encoded map, and their bytes."""
+    """The number of keys and values of an encoded map together, and the bytes of all of them."""
     if annotations[0] not in _MAPS or skip(annotations, 0) != len(annotations):
         raise AmqpError(DECODE_ERROR, "the annotations are not a map")
     width = 1 if annotations[0] == 0xC1 else 4
@@ -314,7 +314,7 @@ def _content(annotations: bytes) -> tuple[int, bytes]:
 
 @lru_cache(maxsize=16)
 def _entries(annotations: bytes) -> dict[str | int, tuple[bytes, bytes]]:
-    """Decoded key -> encoded key and value, for the entries of a short map. Cached, because one outcome may modify many
+    """Map each decoded key of a short map to its encoded key and value. Cached, because one outcome may modify many
     messages."""
     elements, _ = split_list(annotations, 0, most=len(annotations))
     entries = {}

@@ -57,8 +57,8 @@ class EndFrame(NamedTuple):
 
 
 class TransferFrame(NamedTuple):
-    """The first frame of a delivery that is resumed, or of a message-format other than 0; any frame within a
-    transaction."""
+    """The first frame of a delivery that is resumed, or that has another message-format than 0. Within a transaction,
+    any frame of a delivery."""
 
     resumed: bool
     format: int
@@ -90,7 +90,7 @@ class UnnamedFrame(NamedTuple):
 
 
 class SessionError(NamedTuple):
-    """A frame that breaks AMQP in its session: the session ends, the connection continues."""
+    """A frame with which the peer breaks AMQP in a session. The session ends, and the connection continues."""
 
     channel: bytes
     condition: str

@@ -33,7 +33,7 @@ MAX_FIELDS: Final = 32
 
 
 class Performative(NamedTuple):
-    """The encoded fields, as many as were asked for, and the offset of the payload in the frame."""
+    """The encoded fields, up to the number that the caller asked for, and the offset of the payload in the frame."""
 
     fields: list[bytes]
     end: int

@@ -8,9 +8,9 @@ from typing import Any, Final, Protocol, TypeAlias, TypedDict
 
 from attrs import frozen
 
-Handle: TypeAlias = Any  # a cffi pointer; only Link looks into it
+Handle: TypeAlias = Any  # a cffi pointer, which only the class Link reads
 
-# The descriptor codes of delivery states, as lists of states have them. 0 stands for no state.
+# The next values are AMQP's descriptor codes of delivery states. 0 stands for no state.
 NO_STATE: Final = 0
 RECEIVED: Final = 0x23
 ACCEPTED: Final = 0x24
@@ -31,14 +31,14 @@ SELECTOR_CODE: Final = 0x0000_468C_0000_0004
 NO_LOCAL: Final = "apache.org:no-local-filter:list"
 NO_LOCAL_CODE: Final = 0x0000_468C_0000_0003
 
-# snd-settle-mode and rcv-settle-mode as on the wire.
+# The next values are the encoded numbers of snd-settle-mode and rcv-settle-mode.
 SND_UNSETTLED: Final = 0
 SND_SETTLED: Final = 1
 SND_MIXED: Final = 2
 RCV_FIRST: Final = 0
 RCV_SECOND: Final = 1
 
-# terminus-expiry-policy as on the wire.
+# The next values are the symbols of terminus-expiry-policy.
 EXPIRE_LINK: Final = "link-detach"
 EXPIRE_SESSION: Final = "session-end"
 EXPIRE_CONNECTION: Final = "connection-close"
@@ -122,7 +122,7 @@ class Uncounted(HeldBytes):
 
 
 class AttachOptions(TypedDict, total=False):
-    """The keyword arguments of `Attach`. Each may be left out; then the default of `Attach` holds."""
+    """The keyword arguments of `Attach`. An argument that is left out has the default of `Attach`."""
 
     snd_settle_mode: int
     rcv_settle_mode: int

@@ -41,16 +41,16 @@ class Additions:
         self._opens = True  # True until our open frame is written
         self._walk = walk
         self._settlements = settlements
-        # Number of an attach -> its link, until the attach is written.
+        # Maps the number of an attach to its link, until the attach is written.
         self._announced: dict[int, Link] = {}
         self._number = 0
-        # Link -> tag of a resumed delivery -> whether to abort the delivery.
+        # For each link, maps the tag of a resumed delivery to whether the delivery is to be aborted.
         self._resumed: dict[LinkDeliveries, dict[bytes, bool]] = {}
-        # Link -> tag -> the envelopes of the deliveries with this tag that are not written yet.
+        # For each link, maps a tag to the envelopes of the deliveries with this tag that are not written yet.
         self._envelopes: dict[LinkDeliveries, dict[bytes, list[bytes]]] = {}
         # Links that have written only a part of a message that was in an envelope.
         self._going_on: set[LinkDeliveries] = set()
-        self._wires: dict[Wire, Link] = {}  # the channel and handle of our end -> its link
+        self._wires: dict[Wire, Link] = {}  # maps the channel and handle of our end to its link
 
     @property
     def owes(self) -> bool:
