@@ -192,10 +192,10 @@ class Channel:
         self._sent = 0
         # The chunks that are not acknowledged. The last one has number `_sent`.
         self._unacked: deque[Chunk] = deque()
-        self._received = 0  # all received chunks up to this number were handed on
+        self._received = 0  # the number up to which this side has handed on all received chunks
         self._early: dict[int, Chunk] = {}
         self._joiner = Joiner(max_payload)
-        # The number of the last question; 0 if data have come since this question was sent.
+        # The number of the last question; 0 if data have come since then.
         self._question = 0
         self._probed = 0  # the number that the last PROBE has named; 0 if no PROBE is unanswered
         self._owed = 0  # the frames received since the last acknowledgement was sent
@@ -278,7 +278,7 @@ class Channel:
         return ready
 
     def acknowledge(self) -> int:
-        """Returns the number up to which chunks were received. The caller puts it on a frame that goes out now."""
+        """Returns the number up to which all chunks have come. The caller puts this number on its next frame."""
         self._owed = self._owed_bytes = 0
         self.ack_at = inf
         return self._received
@@ -296,7 +296,8 @@ class Channel:
         return zip(count(first + 1), islice(self._unacked, max(0, highest - first)), strict=False)
 
     def resent(self, chunks: int, now: float) -> None:
-        """This number of unacknowledged chunks was sent again over the same path. 0: a PROBE has found none missing."""
+        """Begin a new wait for an acknowledgement. `chunks`: how many chunks this side has just sent again over the
+        same path; 0 if the answer to a PROBE has shown that the other side lacks none."""
         if chunks:
             self.budget.resent()
         self._restart_timeout(now)

@@ -87,7 +87,7 @@ class Contacts:
 
     def drop(self, router: str, now: float, cause: Loss, reason: str) -> None:
         contact = self._contacts.get(router)
-        if contact is not None:  # the plan may no longer list the router
+        if contact is not None:  # None: the plan no longer lists the router
             self._apply(contact, contact.drop(now), cause, reason)
             self._greet_if_due(contact, now)
 

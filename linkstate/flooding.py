@@ -21,7 +21,7 @@ from linkstate.plan.plan import Plan
 
 LAST_SEQUENCE = 2**62
 """The highest sequence number to which this router replies with a higher one of its own. Other routers can still decode
-some numbers above it."""
+numbers a little above this limit."""
 Links = tuple[tuple[str, int, int], ...]  # each link has the neighbour, the neighbour's incarnation, and the cost
 
 
@@ -79,7 +79,7 @@ class Database:
         self._refresh = refresh
         self._max_age = max_age
         self._sequence = 0
-        # `_deadline` and `_digest` are caches. They are None after the entries have changed.
+        # `_deadline` and `_digest` are cached values. A change of the entries sets both to None.
         self._deadline: float | None = None
         self._digest: int | None = None
 
@@ -118,8 +118,8 @@ class Database:
         return InstallResult.NEWER
 
     def expire(self, now: float) -> None:
-        """Forget advertisements that their routers have not renewed. (The caller renews this router's own by
-        `originate`.)"""
+        """Forget advertisements that their routers have not renewed. The caller renews this router's own advertisement
+        by `originate`."""
         if now < self.deadline():
             return
         for origin in [o for o, a in self.entries.items() if self._expiry(a) <= now]:

@@ -106,7 +106,7 @@ class Strangers(Generic[S]):
     often it is called."""
 
     def __init__(self, places: int) -> None:
-        # A stranger that makes way keeps its place until its task ends: the last quarter of the places is for this.
+        # A stranger that makes way keeps its place until its task ends. A quarter of the places stays free for this.
         self._most = 3 * places // 4
         self._crowded = places // 2
         self._unopened = Unopened[S]()
@@ -125,7 +125,7 @@ class Strangers(Generic[S]):
         of = self._crowd if len(self._crowd) > self._crowded else self._unopened
         while (silent := of.oldest_silent) is not None and silent.has_spoken:
             # The kernel has the greeting of this connection, but the connection's task has not run since.
-            # A connection comes here at most once, so the loop takes constant time on average.
+            # Each connection gets here at most once, so the loop takes constant time on average.
             self.speaks(silent)
         return of.oldest or next(iter(self._opened))
 
@@ -133,7 +133,7 @@ class Strangers(Generic[S]):
         compatriots = self._of_host.setdefault(one.host, Unopened[S]())
         for queue in (self._unopened, compatriots):
             queue.add(one)
-        # No more than one address can have more than half of the places.
+        # Only one address at a time can have more than half of the places.
         if len(compatriots) > self._crowded:
             self._crowd = compatriots
 
@@ -244,8 +244,8 @@ class Admission:
                 await trio.sleep(PAUSE_S)
 
     def _accept(self, listener: socket.socket, handler: Handler, nursery: trio.Nursery) -> None:
-        """Accept all waiting connections before any is served. If there are too many, the later ones end most of the
-        earlier ones at once."""
+        """Accept all waiting connections, before the router serves any of them. If too many connections wait, the later
+        ones end most of the earlier ones at once."""
         for _ in range(min(AT_ONCE, self._places.value)):
             accepted, address = listener.accept()
             accepted.setblocking(False)

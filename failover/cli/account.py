@@ -32,9 +32,9 @@ class Account:
         self.rejected: Counter[str] = Counter()
         """Maps each reason for rejections to its number of messages. A reason is the condition and the description of
         the error."""
-        self.open: dict[Handle, None] = {}  # the number of messages without an outcome
+        self.open: dict[Handle, None] = {}  # the deliveries without an outcome, in the order of sending
         self.alone = 0  # the number of messages that were accepted without a subscriber
-        self.error: RunError | None = None  # the reason for which the source could not give the next message
+        self.error: RunError | None = None  # the error with which the source has failed
         self.interrupted = False
 
     @property

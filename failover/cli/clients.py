@@ -53,7 +53,7 @@ class ClientOptions:
     credentials: Credentials
 
     def named(self, role: str) -> str:
-        """The name of the client. If the user gave none, it is a new one."""
+        """The name of the client. If the user gave no name, this method makes a new one."""
         if self.name is None and self.state is not None:
             raise click.UsageError("--state needs --id: only the same client can resume a link")
         return self.name or f"{role}-{secrets.token_hex(4)}"
@@ -222,8 +222,8 @@ def kept(target: Target) -> Iterator[SqliteStore | None]:
 
 
 def tell_of_others(out: Console, store: SqliteStore | None, role: Role, identity: LinkIdentity) -> None:
-    """Print the other links that the state file has. So a user who has mistyped --id or the address sees that this run
-    continues none of them."""
+    """Print the other links that the state file has, which this run does not continue. A user who has mistyped --id or
+    the address sees the mistake."""
     for other, link, unsettled in store.others(role, identity) if store is not None else ():
         whose = f" of user {link.user}" if link.user != identity.user else ""
         kept_too = f"{other} {printable(f'{link}{whose}')}, {unsettled} unsettled"

@@ -20,7 +20,7 @@ SIZE: Final = 100
 """The bytes of a numbered body if the user gives no `--size`."""
 READ_SIZE: Final = 1 << 16
 LONGER: Final = 6
-"""A line of input may have this many times the bytes of a message, because JSON may write one byte as six
+"""A line of input may be this many times longer than the longest message, because JSON may write one byte as six
 characters."""
 
 

@@ -40,7 +40,7 @@ class Options(TypedDict, total=False):
     log: Path | None  # the directory for the client's delivery log
     store: Store | None  # without a store, the link ends with the block; with a store, it may be resumed
     # The seconds for which the mesh waits for a client that is gone, and for which the client looks for a router.
-    # With 0, neither of them waits.
+    # With 0, the mesh does not wait, and the link ends when the client loses its router.
     timeout: int
     # The seconds of silence after which a router counts as gone, unless its mesh states a shorter time.
     idle: float
@@ -92,7 +92,7 @@ class Endpoint(Attachment):
         """Wait until the client can leave the link in order, for example until all outcomes are known."""
 
     def _map(self) -> Mapping[bytes, int] | None:
-        """The unsettled deliveries with their states, which an attach carries that resumes the link. None stands for a
+        """The unsettled deliveries with their states. An attach that resumes the link carries them. None stands for a
         null map."""
         return {}
 

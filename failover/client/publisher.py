@@ -1,7 +1,7 @@
 """A publisher sends messages and learns the outcome of each, even if routers die meanwhile (protocol 5 and 7).
 
-A delivery goes through these steps. The publisher writes it to the store; transfers it when there is credit; writes its
-outcome to the store; settles it and reports the outcome; forgets it. Its key names it in the whole mesh.
+For each delivery, the publisher takes these steps: it writes the delivery to the store; transfers it when the link has
+credit; writes the outcome to the store; reports the outcome and settles the delivery; forgets the delivery.
 
 When the link is attached again, the unsettled maps of both ends show the states of the deliveries between transfer and
 settlement (`comparison`). The publisher transfers these deliveries again, in their old order and before any new one. If
@@ -214,8 +214,8 @@ class Publisher(Endpoint):
             self._tell(Resumed(sum(delivery.state == NO_STATE for delivery in self._queue)))
 
     def _abandon(self, ours: Mapping[bytes, int]) -> None:
-        """Give up the deliveries that were transferred: the router knows none of them. They are in doubt, or are sent
-        again as new ones."""
+        """Give up the deliveries that were transferred, because the router knows none of them. The publisher reports
+        them as in doubt or, with `resend_in_doubt`, sends them again as new ones."""
         in_doubt = 0
         for delivery in [self._deliveries[tag] for tag in ours if tag in self._deliveries]:
             if delivery.state in TERMINAL:
@@ -240,7 +240,7 @@ class Publisher(Endpoint):
 
     def _asked(self, link: Link) -> None:
         """Answer an echo once all outcomes so far are in the store. The answer shows the router that the publisher
-        knows these outcomes, and never transfers these deliveries again."""
+        knows these outcomes, so the publisher never transfers these deliveries again."""
         self._commits.add((), partial(super()._asked, link))
 
     def _parted(self) -> None:

@@ -5,8 +5,8 @@ has settled the delivery, the subscriber forgets it. Until then the unsettled ma
 the router sends an answered delivery again, the subscriber does not hand it out, but repeats the answer. If the user
 has not answered a delivery when the link is lost, the user keeps the delivery, and the answer goes over a later link.
 If a router answers the attach with a null map, it knows none of these deliveries. The subscriber then forgets them,
-too, and the router may send their messages again (*at least once*). In settle mode first, this holds after each lost
-connection.
+too, and the router may send their messages again (*at least once*). In settle mode first, messages may
+come again after each lost connection.
 
 The subscriber grants new credit when a delivery is answered, not when it is settled: a settlement waits for other
 subscribers, and these could wait for this subscriber.
@@ -166,9 +166,9 @@ class Subscriber(Endpoint):
             self._resume(link, self._ours)
 
     def _resume(self, link: Link, ours: Mapping[bytes, int]) -> None:
-        """Forget the deliveries that the router's map leaves out: the router has settled them. This holds only if the
-        map is complete. If either map is incomplete, start the task that attaches again with the rest of the
-        subscriber's map."""
+        """Forget the deliveries that the router's map leaves out, because the router has settled them. If the
+        router's map is incomplete, forget none. If either map is incomplete, start the task that attaches again with
+        the rest of the subscriber's map."""
         assert link.remote_unsettled is not None
         theirs = link.remote_unsettled.keys()
         silent, omitted = link.remote_incomplete_unsettled, frozenset(link.omitted)
@@ -288,8 +288,8 @@ class Subscriber(Endpoint):
             self._replenish(link)
 
     def _restate(self, link: Link, handle: EngineHandle, delivery: Delivery, state: int) -> None:
-        """Settle with the outcome that the sender states. It differs from the subscriber's answer, but the sender's
-        counts (AMQP 1.0 2.6.13)."""
+        """Settle with the router's outcome, which differs from the subscriber's answer. The outcome of the sender of a
+        link counts (AMQP 1.0 2.6.13)."""
         link.update(handle, state, settle=True)
         self._forget([delivery])
         self._replenish(link)

@@ -86,9 +86,9 @@ async def publish(
 ) -> None:
     """Publish numbered messages at this pace. The numbers go on from the last number in the publisher's store.
 
-    `make` returns the body of a message, for its number and the time when it is due. The function returns when all
-    outcomes are known, and either `finish` is set or the pace is over. It awaits outcomes in the order of sending. So
-    it tells `account` of an outcome only when all earlier outcomes are known.
+    `make` returns the body of a message, for its number and the time when it is due. The function stops sending when
+    `finish` is set or the pace is over, and returns when all outcomes are known. It awaits outcomes in the order of
+    sending, so `account` gets an outcome only after all earlier outcomes.
     """
     to_await, awaited = trio.open_memory_channel[tuple[Handle, int]](AT_ONCE)
     async with trio.open_nursery() as nursery, to_await:
@@ -119,8 +119,8 @@ async def _tell(awaited: "trio.MemoryReceiveChannel[tuple[Handle, int]]", accoun
 
 
 async def subscribe(subscriber: Subscriber, received: Callable[[Delivery], None], think: float = 0.0) -> None:
-    """Accept every message, and take `think` seconds for each. Short times are added up before the task sleeps, because
-    a sleep takes at least a millisecond."""
+    """Accept every message, and take `think` seconds for each. A sleep takes at least a millisecond, so the task adds
+    short times up, and then sleeps once."""
     busy = 0.0
     async for delivery in subscriber:
         if think:

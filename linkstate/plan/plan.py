@@ -6,8 +6,9 @@ and are never sent. Routers flood and store only entries with a later change (`c
 
     MEMBER ──apply without it──▶ LEAVING ──it has no clients left, or by force──▶ REMOVED ──apply with it──▶ MEMBER
 
-LEAVING wins over MEMBER, and REMOVED over both, whatever their versions, as two sides of a partition may disagree. A
-router that is added again is another member: its `since` is later than that of all its former entries.
+Two sides of a partition may change a router differently. Of two entries with the same `since`, REMOVED wins over
+LEAVING, and LEAVING over MEMBER, even if the other entry has a later version. A router that is added again is another
+member: its `since` is later than that of all its former entries.
 """
 
 from collections.abc import Collection, Mapping

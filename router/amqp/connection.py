@@ -232,8 +232,8 @@ class Connection(DrivenConnection):
         lib.pn_connection_open(self._engine.connection)
 
     def close(self, condition: str | None = None, description: str = "") -> None:
-        """Begin to close the connection. All links end now, without detaches. `on_close` is called when the peer has
-        closed as well, or is gone."""
+        """Begin to close the connection. All links end now, without detaches. The connection calls `on_close` when the
+        peer has closed as well, or is gone."""
         if self.closing or self.closed:
             return
         self.closing = True

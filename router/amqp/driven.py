@@ -39,8 +39,8 @@ class DrivenConnection(ABC):
     """A connection of AMQP or MQTT."""
 
     heartbeat: bytes
-    """Bytes that change nothing at the peer. The driver sends them for `prove`, because the kernel of the peer's
-    machine acknowledges them."""
+    """Bytes that change nothing at the peer. The driver sends them for `prove`, so that the kernel of the peer's
+    machine has something to acknowledge."""
 
     def __init__(self) -> None:
         self.context: Any = None  # an object of the owner, with the owner's state for this connection
@@ -74,8 +74,8 @@ class DrivenConnection(ABC):
         self._driver = _NO_DRIVER
 
     def wake(self) -> None:
-        """Have the output written soon. The owner calls this after it has used the connection outside of its callbacks.
-        Cheap to repeat."""
+        """Let the driver write the output soon. The owner calls this after it has used the connection outside of its
+        callbacks. A repeated call costs little."""
         self._driver.wake()
 
     def measure(self) -> StreamFigures | None:
@@ -92,7 +92,8 @@ class DrivenConnection(ABC):
 
     @property
     def has_failed(self) -> bool:
-        """Whether the connection can write no more. Then the driver calls `tick` at once, which ends the connection."""
+        """Whether the connection has lost the ability to write. The driver then calls `tick` at once, which ends the
+        connection."""
         return False
 
     @property

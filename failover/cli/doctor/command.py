@@ -118,8 +118,8 @@ async def _look(directory: RunDirectory | None, path: Path | None, named: Collec
 
 
 def _noting(clocks: dict[str, Clock], fetch: FetchStatus) -> FetchStatus:
-    """Return a function that fetches a status as `fetch` does, and remembers the clock in it together with the time of
-    its arrival."""
+    """Return a function that fetches a status as `fetch` does, and puts the facts about the router's clock into
+    `clocks`."""
 
     async def fetch_and_note(host: str, port: int, timeout: float) -> dict[str, Any]:
         status = await fetch(host, port, timeout)
@@ -133,7 +133,7 @@ async def _look_twice(directory: RunDirectory, fetch: FetchStatus) -> dict[str, 
     """Return the view of each router. If a router shows a wait, look again a second later, because only the second
     status says whether the wait lasts.
 
-    If the files with the operator's credentials are missing, no router is asked. Another check reports these files.
+    If a file with the operator's credentials is missing, the result is empty. Another check reports the missing file.
     """
     views: dict[str, RouterView] = {}
     try:

@@ -101,9 +101,9 @@ class Symptoms:
     certificates: Mapping[str, Validity] = Factory(dict)
     """Maps each router to the period in which its certificate is valid."""
     taken: Mapping[str, str] = Factory(dict)
-    """Maps each listener whose address cannot be used to the reason. Only stopped routers of this host have entries."""
+    """For each listener whose address cannot be used, the reason. Only stopped routers of this host have entries."""
     held: Mapping[str, Path] = Factory(dict)
-    """Maps each listener whose address a router of this same mesh already uses to the run directory of this router."""
+    """For each listener whose address a running router of this mesh uses, the run directory of this router."""
     disk: Disk | None = None
     """The disk that has the run directory."""
     views: Mapping[str, RouterView] = Factory(dict)
@@ -176,7 +176,7 @@ def security(topology: Topology, routers: Collection[str]) -> tuple[str, dict[st
 
 
 def taken(topology: Topology, routers: Collection[str]) -> dict[str, str]:
-    """Maps each listener of these routers whose address cannot be used to the reason."""
+    """For each listener of these routers whose address cannot be used, the reason."""
     found = {}
     for router, role, address in topology.listeners():
         if router not in routers or not address.port:
@@ -189,8 +189,7 @@ def taken(topology: Topology, routers: Collection[str]) -> dict[str, str]:
 
 
 def held(topology: Topology) -> dict[str, Path]:
-    """Maps each listener of the routers of this mesh that already run on this machine to the run directory of its
-    router."""
+    """For each listener of the routers of this mesh that run on this machine, the run directory of its router."""
     found = {}
     for directory in running_meshes():
         record, running = directory.read(), directory.running()
@@ -203,7 +202,7 @@ def held(topology: Topology) -> dict[str, Path]:
 
 
 def stores(topology: Topology, directory: RunDirectory, routers: Iterable[str]) -> dict[str, StoreFault]:
-    """Maps each of these routers whose store of replica sets has a fault to the fault. The function opens copies of the
+    """For each of these routers whose store of replica sets has a fault, the fault. The function opens copies of the
     stores, because opening changes a store."""
     if topology.queues is None:
         return {}

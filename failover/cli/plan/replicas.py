@@ -29,7 +29,7 @@ class WantedSets:
     replicas: int = 0
     """The least number of voters of a hashed set. If the mesh has fewer routers, all of them are voters."""
     named: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
-    """Maps each named set whose voters the operator has chosen to these voters."""
+    """For each named set whose voters the operator has chosen, these voters."""
     copies: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
     """Maps each set of `named` to the routers that are to keep an asynchronous copy."""
     forced: bool = False

@@ -156,15 +156,16 @@ async def queue_named(management: Management, name: str) -> KnownQueue:
 
 
 def without_leader(sets: Mapping[str, ShownSet]) -> str:
-    """The sets that no router leads, in words; empty if there are none. The routers of such a set may not know all of
-    its queues: a router that has just started does not know how much of its log is decided."""
+    """The names of the sets that no router leads, in words; empty if all sets have leaders. The routers of a set
+    without a leader may not know all its queues: a router that has just started does not know how much of its log is
+    decided."""
     names = [one.name for one in sets.values() if one.leader is None]
     return in_words(names) if names else ""
 
 
 def _known(row: Row, router: str, sets: Mapping[str, ShownSet]) -> list[KnownQueue]:
-    """Yield the queue that a router's row reports. Yield nothing if another router's report counts for the set of this
-    queue."""
+    """Return the queue that a router's row reports, in a list. The list is empty if the commands use another router's
+    report about the queue's set."""
     of = sets.get(row["set"])
     if of is None or of.by != router:
         return []

@@ -243,7 +243,7 @@ def begin(name: str, may_lose: bool, ask: Ask) -> None:
         if silent and not may_lose:
             what = f"{', '.join(silent)} do not answer" if len(silent) > 1 else f"{silent[0]} does not answer"
             raise RunError(f"router {what} and may have set {name} already: start it, or use --may-lose")
-        # These stores have a life, and no entry: the set begins when the routers have set them aside.
+        # A store in `empty` has a life and no entry. The set begins when the routers have set these stores aside.
         empty = [one for one, row in known.rows.items() if row["role"] == "learner" and not row["commit"]]
         voters = [router for router in known.best["ring"] if router in known.rows]
         if not empty and not voters:
@@ -302,8 +302,9 @@ async def choose_voters(
     wait: bool = True,
 ) -> None:
     """Make these routers the voters of a set, and wait until they are. `copies`: the routers that are to keep an
-    asynchronous copy; None: the present ones that do not become voters. The command does not wait until the copies are
-    complete. Raises RunError if the set has no leader, or if it comes no step closer for too long."""
+    asynchronous copy; None: the routers that keep one at present and do not become voters. The command does
+    not wait until the copies are complete. Raises RunError if the set has no leader, or if its members do not change
+    for DONE_S seconds."""
     name, listed = known.name, ", ".join(routers)
     if copies:
         listed += f" and asynchronous copies at {', '.join(copies)}"

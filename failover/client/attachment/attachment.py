@@ -145,7 +145,7 @@ class Attachment(Handler):
                 with trio.fail_after(LAST_CONNECT_S if self._routers.at_last else CONNECT_S):
                     stream = await self._connect(router)
             except (OSError, ValueError, trio.TooSlowError) as reason:
-                # The host name is not valid.
+                # A ValueError says that the host name is not valid.
                 why = why_unreachable(reason)
                 self._not_taken(ConnectionError(f"cannot reach a router at {router.host}:{router.port}: {why}"))
             else:
@@ -200,8 +200,8 @@ class Attachment(Handler):
     async def _watch(self, router: RouterAddress, connection: Connection, serving: trio.CancelScope) -> None:
         """Drop the connection when the router has been silent for too long. Does not wait for an answer to the close.
 
-        A router that wakes up later must find the connection closed. Otherwise it would take the client for attached,
-        and resume the link there.
+        If the router wakes up later, it must find the connection closed. With an open connection, the router would
+        take the client for attached, and resume the link.
         """
         await silence(connection, self._patience)
         self._lose(ClientError(None, f"the router at {router.url} is silent"), elsewhere=True)
@@ -256,7 +256,7 @@ class Attachment(Handler):
             self._give_up(error)
 
     def _not_taken(self, error: ConnectionError) -> None:
-        """A router has not taken the link. Report `Searching` when the first round through the routers has failed."""
+        """Count a router that has not taken the link. After the first round without success, report `Searching`."""
         self._failed(error)
         if self._resumes and self._error is None and self._routers.exhausted and not self._searches:
             self._searches = True
@@ -323,7 +323,7 @@ class Attachment(Handler):
 
     def _follow(self, servers: Any, asked: bool) -> None:
         """Learn the routers of a list, and move to the first one if the router asks for it. The client leaves some time
-        between two moves, because the other router may refuse the link, or ask the client to move again."""
+        between two moves, because the next router may refuse the link, or ask the client to move again."""
         self._routers.learn(servers)
         now = trio.current_time()
         if asked and now >= self._rested and (other := self._routers.other(servers)) is not None:

@@ -36,8 +36,8 @@ def error_of(condition: ErrorCondition | None, thief: str = "") -> ClientError:
 
 
 def no_router(router: RouterAddress, condition: ErrorCondition | None) -> ClientError:
-    """Return the error for a peer that closed the connection before it sent an open as a router does, or that refused
-    the login."""
+    """Return the error for a peer that refused the login, or that closed the connection before its open.
+    In the second case, the text says that the peer did not answer like a router."""
     if condition and condition.name == UNAUTHORIZED:
         return ClientError(UNAUTHORIZED, f"{router.url}: {condition.description}")
     silent = "" if router.tls else ": it may speak MQTT, or TLS (use amqps:// for TLS)"

@@ -113,7 +113,7 @@ class Routers:
         self._turn = self._ring.index(router)
 
     def other(self, servers: Any) -> RouterAddress | None:
-        """The first router of the list. None if the ring does not have it, or if it is `current`."""
+        """The first router of the list `servers`. None if the ring lacks this router, or if it is `current`."""
         first = _address(servers[0]) if isinstance(servers, list) and servers else None
         return first if first in self._ring and first != self.current else None
 

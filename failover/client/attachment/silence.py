@@ -39,7 +39,7 @@ class Patience:
 
 async def silence(connection: Connection, patience: Patience) -> None:
     """Wait until the peer has been silent for `patience.limit`. The peer's open sets the limit, and may come during the
-    wait. So this first sleeps for `patience.least`, and reads the limit only if nothing has come by then."""
+    wait. So the function first sleeps for `patience.least`, and reads the limit only if no bytes have come by then."""
     begun = trio.current_time()
 
     def heard() -> float:

@@ -316,7 +316,7 @@ class SqliteStore:
         return self._ids[role, identity]
 
     def _ask(self, query: str, parameters: tuple[str | int, ...]) -> sqlite3.Cursor:
-        """Run a query. The rows are tuples, whatever row factory the connection's user has set."""
+        """Run a query. The rows are tuples, even if the connection's user has set a row factory."""
         cursor = self._connection.cursor()
         cursor.row_factory = None
         return cursor.execute(query, parameters)

@@ -166,15 +166,15 @@ def fields_of(section: bytes, most: int) -> list[bytes]:
 
 
 def simple(encoded: bytes) -> Any:
-    """The encoded value, if it is neither described nor compound; else None, because a compound value may have very
-    many parts. Raises AmqpError."""
+    """Decode a value that is neither described nor compound. Any other value gives None, because a compound value may
+    have very many parts. Raises AmqpError."""
     return decode(encoded)[0] if 0 < encoded[0] < 0xC0 else None
 
 
 def shortened(message: bytes, most: int) -> bytes:
     """The message, if it has at most `most` bytes. Otherwise a message of the sections before its body, and of the
     beginning of the body if the body is binary or text. Empty if the message does not consist of sections, or if the
-    sections before its body alone are longer."""
+    sections before the body already have more than `most` bytes."""
     if len(message) <= most:
         return message
     end = 0

@@ -80,7 +80,7 @@ class TransactionalDisposition(NamedTuple):
 
 
 class UnnamedFrame(NamedTuple):
-    """A transfer without delivery-id or delivery-tag, as a transfer that continues a delivery may be (AMQP 1.0
+    """A transfer without delivery-id or delivery-tag. Only a transfer that continues a delivery may lack them (AMQP 1.0
     2.7.5)."""
 
     channel: bytes

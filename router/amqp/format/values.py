@@ -96,8 +96,7 @@ class ErrorCondition:
     description: str = ""
     info: Mapping[str, Any] = {}
     limit: str = ""
-    """The limit that the peer has exceeded, by its name in the topology, if we detached a link for that reason. Else
-    empty."""
+    """The limit that the peer has exceeded, by its name in the topology. Empty if we detached no link for a limit."""
 
 
 class HeldBytes(Protocol):
