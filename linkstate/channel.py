@@ -156,7 +156,7 @@ class Budget:
 
 
 class Channel:
-    """The chunks under way between this router and another one in the present contact."""
+    """The chunks under way between this router and another router in their present contact."""
 
     __slots__ = (
         "_early",

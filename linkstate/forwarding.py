@@ -1,5 +1,5 @@
-"""Sends channel frames towards their targets (protocol 3, layer 2): one copy to each next hop, however many targets
-there are.
+"""Sends channel frames towards their targets (protocol 3, layer 2): one copy to each next hop, even if the
+next hop leads to many targets.
 
 A frame names its targets. Every router groups them by next hop, and sends each group on with the chunk as it came. A
 relay writes a new header and never decodes a payload. A router drops a target without a next hop. It also drops a frame

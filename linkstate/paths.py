@@ -62,8 +62,9 @@ def is_link(here: str, there: str, routers: Mapping[str, Advertised]) -> bool:
 def _two_way_links(
     router: str, routers: Mapping[str, Advertised], listed: Mapping[str, Set[tuple[str, int]]]
 ) -> Iterator[tuple[str, int]]:
-    """The working links of a router, as pairs (neighbour, cost). A link works if each end lists the other one in its
-    present incarnation. `listed`: the links of each router as a set, because a full mesh has many links."""
+    """The working links of a router, as pairs (neighbour, cost). A link works if each end lists the
+    present incarnation of the other end. `listed`: the links of each router as a set, because a full mesh has many
+    links."""
     here = routers[router]
     for neighbour, incarnation, cost in here.links:
         there = routers.get(neighbour)

@@ -70,7 +70,7 @@ class LinkState:
         self._transmit = transmit
         self._early = hello / 2
         self._dead = dead
-        # Of two neighbours, the one with the higher name only answers HELLOs, so that it seldom has to wake by itself.
+        # The neighbour with the higher name only answers HELLOs, so that it seldom has to wake by itself.
         answering = ANSWERS * hello
         self._hello_as_lower, self._hello_as_higher = hello, min(answering, (hello + dead) / 2)
         self._meet_neighbours()
@@ -194,8 +194,8 @@ class LinkState:
         self._send_entries(others, [o for o, v in verdicts if v is InstallResult.NEWER], now)
 
     def _update(self, now: float) -> None:
-        """After a change, bring everything up to date: the HELLOs that are due, this router's advertisement, and the
-        routes."""
+        """Follow a change: send the HELLOs that are due, then flood this router's advertisement and compute the routes
+        again if this is necessary."""
         if any(now >= neighbour.hello_at for neighbour in self.neighbours.values()):
             self._say_hello(now)
         self._advertise(now)

@@ -111,7 +111,7 @@ async def _play(script: "Script", seed: int, directory: RunDirectory, namespaces
     from failover.chaos.run import perform
     from failover.chaos.view import LiveView, PlainView
 
-    logging.getLogger("oncemesh").addHandler(logging.NullHandler())  # in a run of chaos, connections fail on purpose
+    logging.getLogger("oncemesh").addHandler(logging.NullHandler())  # connections fail on purpose in a run of chaos
     out = console()
     out.print(f"script {script.name}, seed {seed}, run directory {directory.path}", style="bold", soft_wrap=True)
     ending = None

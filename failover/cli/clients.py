@@ -84,7 +84,7 @@ class Target:
 
     @property
     def routers(self) -> list[str]:
-        """For each URL of a router its host and port, as "host:port"."""
+        """The host and port of each URL of a router, as "host:port"."""
 
         return [str(Address(at.host, at.port)) for at in map(parse_url, self.urls)]
 

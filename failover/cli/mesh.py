@@ -76,8 +76,8 @@ async def _up(plan: Topology, directory: RunDirectory, detach: bool) -> int:
 
 
 async def _lacks(starting: Awaitable[None]) -> str:
-    """Wait until the routers are up. If all of them run, but not all are connected, return a text that says what is
-    missing; an empty text if all are connected."""
+    """Wait until the routers are up. Return an empty text if all routers are connected. If all routers run, but some
+    are not connected, return a text that says what is missing."""
     try:
         await starting
     except HalfUpError as error:

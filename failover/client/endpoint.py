@@ -46,7 +46,7 @@ class Options(TypedDict, total=False):
     idle: float
     events: Listener | None
     credentials: Credentials  # without credentials, the client is anonymous
-    # Whether the client moves when its router asks it to. A router asks if another one has fewer links.
+    # Whether the client moves when its router asks for it. A router asks for it if another router has fewer links.
     moves: bool
 
 

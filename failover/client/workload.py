@@ -18,8 +18,8 @@ TICK_S = 0.02
 """The seconds between two bursts of messages that the publisher sends. The work of the mesh for a burst is little more
 than its work for one message."""
 ARREARS_S = 1.0
-"""After a time in which the publisher could send nothing, it sends only the messages that were due in the last
-`ARREARS_S` seconds, and skips earlier ones."""
+"""If the publisher could send nothing for a time, it then sends only the messages that were due in the last `ARREARS_S`
+seconds, and skips earlier messages."""
 AT_ONCE = 1000
 LEAST_SLEEP_S = 0.005
 
