@@ -68,7 +68,8 @@ class Settings:
     window_bytes: int = 8 << 20
     """The highest number of bytes of one publisher's unsettled messages. One delivery is always allowed."""
     max_message: int = 16 << 10
-    """The highest number of bytes that the router expects the first message of a publisher to have."""
+    """The highest number of bytes of a message, and of a transaction's messages. The first credit of a publisher
+    assumes messages of this size."""
     redeliveries: int = 5
     join: float = 2.0
     """The seconds for which an attach waits for a router in contact, before this router declares the contact lost."""
@@ -94,5 +95,5 @@ class Settings:
     """Pairs of an address prefix and the kind of the addresses with this prefix, one of `KINDS`. `topic.delivery.kinds`
     finds the kind of an address."""
     pauses: Mapping[str, BackOff] = attrs.Factory(dict)
-    """Maps a prefix of the topology to the rests of its deliveries, if these rest when a subscriber gives them back
-    (protocol 12.11)."""
+    """Maps a prefix of the topology to the rests of deliveries to its addresses. A delivery rests when a subscriber
+    gives it back (protocol 12.11). A prefix without an entry has no rests."""

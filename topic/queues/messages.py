@@ -255,9 +255,9 @@ class QueuedMessages:
     ) -> Enqueued:
         """Put messages into a queue with these settings; `queue` is None if the queue does not exist.
 
-        If there is no room for a message, the queue refuses it, or drops it if it has no delivery key. `others`: the
-        keys of the queue's other bindings. If one of these has already answered a delivery, the message is not enqueued
-        again. `place`: the place of the first message in the entry.
+        If the queue has no room for a message, it refuses the message. A message without a delivery key is dropped
+        instead. `others`: the keys of the queue's other bindings. If one of these bindings has already answered a
+        delivery, the message is not enqueued again. `place`: the place of the first message in the entry.
         """
         refused: set[int] = set()
         fresh: list[int] = []
@@ -352,7 +352,7 @@ class QueuedMessages:
         self._hold(queue, len(positions) - self.reserved.reserve(positions, consumer))
 
     def unreserve(self, queue: QueueId, runs: Sequence[Run]) -> None:
-        """Reserve these messages for nobody. No consumer has had them since they were reserved."""
+        """End the reservations of these messages. No consumer has had the messages since they were reserved."""
         positions = self._not_purged(queue, self._there(queue, runs))
         self._hold(queue, -self.reserved.free(positions))
 
@@ -403,8 +403,8 @@ class QueuedMessages:
         """Handle messages that consumers have rejected. They leave the queue. If the settings have an address for dead
         letters, they go to the outbox.
 
-        `annotations`: as in `Reject`. If a message gets annotations, it counts one more return, so that they are kept
-        with it.
+        `annotations`: as in `Reject`. If a message gets annotations, it counts one more return, because the row of its
+        returns keeps the annotations.
         """
         if settings.dead_letter is None:
             self.dequeue(queue, runs)
@@ -439,7 +439,8 @@ class QueuedMessages:
     def purge(self, queue: QueueId, position: int) -> int:
         """Remove the messages of a queue up to this position, also from the outbox. Returns how many were removed now.
 
-        A reserved message stays until it comes back, or until it would be reserved for another consumer.
+        A reserved message stays. The queue removes it when its consumer gives it back, or when a leader proposes to
+        reserve it again.
         """
         self.purges += 1
         there = [*takewhile(lambda at: at <= position, self.of(queue))]
@@ -572,8 +573,8 @@ class QueuedMessages:
                 del self._reserved[queue]
 
     def _count(self, queue: QueueId | None, **more: int) -> None:
-        """Add these numbers to the counts of the set and of the queue. Only a queue through which messages have passed
-        has counts, so a deleted queue has none."""
+        """Add these numbers to the counts of the set and of the queue. If all numbers are 0, do nothing, so that a
+        deleted queue gets no counts."""
         if queue is not None and any(more.values()):
             of = self._passed.get(queue) or self._passed.setdefault(queue, Passed())
             for passed in (self.passed, of):

@@ -103,8 +103,8 @@ class Free:
     """Whether the consumers may have begun to process the messages. If so, each message counts a failure (AMQP 1.0
     3.2.1, delivery-count)."""
     annotations: Mapping[int, bytes] = attrs.Factory(dict)
-    """Maps the position of each message to which the last consumer has added annotations to all annotations that the
-    message has so far."""
+    """The annotations of messages to which the last consumer has added some. Maps the position of each such message to
+    all annotations that the message has so far."""
 
 
 @attrs.frozen(slots=True)
@@ -135,8 +135,8 @@ class Expire:
 
 @attrs.frozen(slots=True)
 class Unreserve:
-    """End the reservations of these messages: their consumer has ended, and has had none of them. So they count as not
-    given back, and the next consumer gets the same deliveries."""
+    """End the reservations of these messages: their consumer has ended, and has had none of them. The messages' numbers
+    of returns stay, so the next consumer gets the same deliveries."""
 
     queue: QueueId
     runs: Sequence[Run]
@@ -178,7 +178,7 @@ class Transact:
     number: int
     floor: int
     why: str
-    """Why the leader has the transaction rolled back; empty if it may be carried out."""
+    """The reason for which the set has to roll the transaction back; empty if it may carry the transaction out."""
     enqueues: Sequence[Enqueue]
     """An `Enqueue` without keys for each queue that gets messages. The queue has to be declared."""
     retires: Sequence[Retire]
@@ -373,7 +373,7 @@ def _given(value: Any, count: int) -> list[Given]:
 
 
 def _times(value: list[Any], count: int) -> Sequence[int]:
-    """Read when the times of `count` messages end; empty if the proposal has none."""
+    """Read the times at which `count` messages expire; empty if the proposal has no times."""
     if not value:
         return ()
     [times] = value

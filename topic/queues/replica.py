@@ -65,15 +65,15 @@ has."""
 DROPPED: Final = 2 << 20
 """The bytes of bodies that the replica drops at a time."""
 BEHIND: Final = 16 << 20
-"""This many bytes of entries stay in the log for replicas out of contact, so that a replica that comes back soon needs
-no snapshot. The limit is also at most a quarter of the bytes of all messages."""
+"""The bytes of entries that stay in the log for replicas out of contact, at most a quarter of the bytes of all
+messages. A replica that comes back soon then needs no snapshot."""
 RESTORED: Final = 4000
 """The number of rows of a leader's snapshot that the replica reads in one turn. A snapshot may have millions of rows,
 and other events of the router wait for the turn."""
 DELAYED: Final = 64 << 20
-"""The bytes of entries after which a leader makes a snapshot even if another replica lacks some of these entries, or is
-being sent the former snapshot. The leader then sends that replica the new snapshot, without the messages that the
-replica already has."""
+"""The bytes of entries after which a leader makes a snapshot in any case, even if another replica lacks some of these
+entries, or has only a part of the former snapshot. The leader then sends that replica the new snapshot, without the
+messages that the replica already has."""
 
 
 @attrs.frozen(slots=True)
@@ -119,7 +119,7 @@ class SetReplica:
         """The decided proposals, by this leader and by earlier ones. Each has the log index and the answer."""
         self.bodies: list[tuple[int, dict[int, bytes]]] = []
         """Answers to `read_bodies`. Each has the number of the read, and the bodies of the messages that still exist,
-        by position. If the state was replaced since, it has no bodies."""
+        by position. If the state was replaced after the read began, the answer has no bodies."""
         self.why_aside = ""
         """Why the store was last set aside; empty if it never was."""
         self._leaves = False
@@ -184,9 +184,12 @@ class SetReplica:
 
     @property
     def copied(self) -> dict[str, int]:
-        """Only at the leader: for each router that is a learner or is being sent the snapshot, about how many per cent
-        of the snapshot and the log its disk has. The size of the snapshot is not known, so the size of the present
-        messages is taken for it."""
+        """The progress of the copies that this leader sends, in per cent; empty if this router does not lead.
+
+        The result has each router that is a learner, or to which the leader sends the snapshot. The number is the part
+        of the snapshot and the log that the disk of that router has. It is an estimate: the size of the snapshot is not
+        known, so the size of the present messages is taken for it.
+        """
         leadership, log = self.raft.leadership, self.raft.log
         if leadership is None:
             return {}
@@ -398,8 +401,8 @@ class SetReplica:
         return self.state.name_of(queue)
 
     def _log_content(self, state: SetState, *, begins: bool) -> None:
-        """Write into the delivery log which messages this replica has. Other replicas have the same ones at the same
-        index."""
+        """Write into the delivery log how many messages this replica has, and the sum of their positions. All replicas
+        have the same numbers at the same index."""
         told = {"set": self.plan.name, "life": str(self.raft.hard.life), "index": self.applied}
         told |= {"messages": state.messages.count, "positions": state.messages.positions_sum}
         told |= {"begins": begins}
@@ -474,7 +477,7 @@ class SetReplica:
         self._agreed = [index for index in self._agreed if index in self._changes]
         free = [index for index in self._agreed if not self._is_needed(index)]
         index = max((index for index in free if self._is_far_behind(index)), default=0)
-        if not index and len(self._changes) == KEPT:  # if `_changes` has no room for a further compared state
+        if not index and len(self._changes) == KEPT:  # `_changes` has no room for a further compared state
             index = min(free, default=0)
         if not index:
             return False
@@ -486,15 +489,15 @@ class SetReplica:
         return True
 
     def _is_far_behind(self, index: int) -> bool:
-        """Whether the log after this index is very long. If so, a replica that lacks this part of the log may as well
-        get a snapshot."""
+        """Whether the log after this index has so many bytes (`BEHIND`) that the replica may drop the entries up to the
+        index. A replica out of contact that lacks dropped entries gets a snapshot."""
         log = self.raft.log
         return log.size(index, log.last) >= min(BEHIND, self.state.messages.size // 4)
 
     def _is_needed(self, index: int) -> bool:
-        """Whether a replica in contact still needs entries up to this index, because it lacks one of them. A replica
-        that is being sent messages of the snapshot needs none: the leader goes on with messages of a later snapshot. If
-        the log has become very long, entries are not kept for this reason."""
+        """Whether a replica in contact lacks an entry up to this index, and still needs it. A replica to which the
+        leader sends messages of a snapshot needs no entry: the leader goes on with messages of a later snapshot. If the
+        log has `DELAYED` bytes, the result is False."""
         leadership, log = self.raft.leadership, self.raft.log
         if leadership is None or log.size(log.snapshot.index, log.last) >= DELAYED:
             return False
@@ -508,7 +511,7 @@ class SetReplica:
         self.out.append(Renew(self.plan.name, store, why))
         text = f"set {self.plan.name}: its store at this router is set aside: {why}"
         self.out.append(SetEvent(SetChange.ASIDE, self.plan.name, text, why=why))
-        self._propose()  # as this router does not lead, it refuses the requests
+        self._propose()  # refuses the requests, because this router does not lead
         self._forget_reads()
         former = self.raft.stores
         self._begin(SetContent(store, StoreContent(), PackedRows()), now)

@@ -2,8 +2,8 @@
 
 Each request is at the present leader, or waits for a leader. If the leader is lost, resigns or is busy, the same
 request goes to the next leader. So the set may decide an operation twice (`topic.queues.operations`). If no leader
-answers in time, this module answers. A request that lasts waits for a leader without end, because only a leader knows
-its answer.
+answers in time, this module answers. Some requests, such as a `Commit`, *last*: they wait for a leader without end,
+because only a leader knows the answer.
 """
 
 import math

@@ -143,8 +143,8 @@ class Reservations:
     def free(self, positions: Iterable[int]) -> int:
         """End the reservations of the messages at these positions. Returns how many of them were reserved.
 
-        The messages still exist, and a run must not cover messages that are not reserved. So the rest of each run
-        becomes runs of its own.
+        The messages still exist, and a run may have only reserved messages. So the messages of a run that stay reserved
+        become new runs.
         """
         freed = {position: self._runs[position] for position in positions if position in self._runs}
         for run in dict.fromkeys(freed.values()):

@@ -48,8 +48,8 @@ class StateRows:
         self.read(rows)
 
     def read(self, rows: Iterable[Row]) -> int:
-        """Read rows of a state of which this object has no row yet, with the conditions of the constructor. Returns how
-        many they are."""
+        """Add these rows of a state. This object has none of them yet, and the conditions of `__init__` hold for them.
+        Returns the number of rows."""
         before = len(self)
         for key, value in rows:
             if key[:1] == MESSAGE:

@@ -40,8 +40,8 @@ class SetMap:
 
     def __init__(self, plans: Sequence[SetPlan], prefixes: Sequence[str] = ("",), replicas: int = 3) -> None:
         """`plans`: the named sets, in the order in which their prefixes are tried, then the hashed sets. `prefixes`:
-        the prefixes that names of queues have. `replicas`: the number of routers of a hashed set, if the mesh has so
-        many."""
+        the name of a queue begins with one of these. `replicas`: the number of routers of a hashed set; a smaller mesh
+        has all its routers in each hashed set."""
         self._replicas = replicas
         self.plans = {plan.name: plan for plan in plans}
         self._named = [plan for plan in plans if plan.prefix]

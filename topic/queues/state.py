@@ -67,8 +67,8 @@ TOO_MANY_BINDINGS: Final = Refused(
     RefusedFor.TOO_MANY, f"the queues of this set may have {MOST_BINDINGS} bindings together, and would have more"
 )
 _CLOCK: Final = 8
-"""Each entry begins with the leader's life: the clock in this many bytes, one byte with the length of the router's
-name, and the name."""
+"""The number of bytes of a life's clock in an entry. Each entry begins with the leader's life: the clock, one byte with
+the length of the router's name, and the name."""
 
 
 @attrs.frozen(slots=True)
@@ -114,8 +114,8 @@ def read_entry(data: bytes) -> tuple[SetLife, list[Any]]:
 
 def _may_change(former: QueueSettings, settings: QueueSettings) -> bool:
     """Whether `settings` may replace `former`. The settings of a temporary queue change only when the link that has
-    created the queue ends. Otherwise the router of this link would not know the version of the settings that it
-    replaces then."""
+    created the queue ends. The router of this link then replaces the settings, and has to know their version, so
+    nothing else may change them."""
     is_temporary_queue = former.temporary is not None or settings.temporary is not None
     return not is_temporary_queue or settings == attrs.evolve(former, held_by=None)
 

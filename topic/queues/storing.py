@@ -35,8 +35,8 @@ class Write:
     persist: Persist
     changes: Changes | None = None
     """The rows that differ from the former snapshot, if this write has a snapshot that this replica made; otherwise
-    None. If the write has a snapshot that the leader sent, the store makes the snapshot's rows of two parts: the pieces
-    that it has stored, and its own messages before the messages in the pieces (`topic.queues.copying.pieces`)."""
+    None. If the write has a snapshot that the leader sent, the store makes the snapshot's rows from the pieces that it
+    has stored, and from its own messages that precede the messages in the pieces (`topic.queues.copying.pieces`)."""
 
 
 @attrs.frozen(slots=True)
@@ -56,8 +56,8 @@ class ReadPiece:
     set: str
     index: int
     after: bytes
-    """The key of the last row before the piece, in the order in which they are sent
-    (`topic.queues.copying.pieces`); empty for the first rows."""
+    """The key of the row after which the piece begins, in the order of the rows of a snapshot
+    (`topic.queues.copying.pieces`). Empty if the piece begins with the first row."""
     size: int = PIECE
     """The number of bytes, about, that the piece is to have."""
 

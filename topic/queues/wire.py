@@ -73,7 +73,7 @@ def decode(payload: bytes) -> tuple[str, Message]:
     kind = payload[1] if len(payload) > 1 else len(_READ)
     if not payload.startswith(SETS) or kind >= len(_READ):
         raise BreachError(f"a message about sets begins with {reprlib.repr(payload)}, expected a known type of message")
-    return _READ[kind](memoryview(payload)[2:])  # slices of a view copy nothing, and entries may be large
+    return _READ[kind](memoryview(payload)[2:])  # a view avoids copies of large entries
 
 
 def read_operation(data: bytes) -> Operation:

@@ -87,7 +87,7 @@ class Leadership:
 
     @property
     def is_removed(self) -> bool:
-        """Whether this replica is no voter any more, by a decided configuration (Raft, 4.2.2)."""
+        """Whether a decided configuration no longer has this replica as a voter (Raft, 4.2.2)."""
         return self._me not in self._log.configuration.voters and self.may_configure
 
     def resign(self) -> None:
@@ -133,9 +133,12 @@ class Leadership:
         progress.learn(body.agreed, body.index)
 
     def _take_lacking(self, member: Replica, progress: FollowerProgress, body: say.Lacking) -> None:
-        """Ask the member about an earlier entry, because the member's log lacks the entry that this leader has asked
-        about. If the member's disk lacks entries that the member had acknowledged, tell the member to set its store
-        aside."""
+        """Handle a `Lacking`: the member's log lacks the entry about which this leader has asked (`progress.probe`).
+
+        If the member's disk lacks entries that the member had acknowledged, tell the member to set its store aside.
+        Otherwise ask the member about an earlier entry. If this leader's log has no such entry any more, begin to send
+        the snapshot.
+        """
         if progress.probe is None:
             return
         if body.index < progress.stored:
@@ -144,7 +147,7 @@ class Leadership:
             self._send(member, progress.ask(self._log, index, self.term))
         elif 0 < body.staged <= self._log.snapshot.index:
             progress.send_snapshot(SnapshotPart(body.staged, body.pieces, body.end))
-        else:  # pieces of another leader's later snapshot may lack rows of this leader's snapshot
+        else:  # if the pieces are of a later snapshot, they may lack rows of this leader's snapshot
             progress.send_snapshot(SnapshotPart(body.own, 0, b""))
 
     def decide(self) -> None:
@@ -287,7 +290,8 @@ class Leadership:
         return [voter for voter, told in known if told is not None and told.member == voter and not told.leaves]
 
     def successor_at(self, router: str) -> Replica | None:
-        """The possible successor at this router; None unless its disk lacks so few entries that it can lead soon."""
+        """The possible successor at this router, if its disk lacks so few entries that it can lead soon; otherwise
+        None."""
         log = self._log
         for voter in self.successors:
             if voter.router == router:

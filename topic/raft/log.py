@@ -180,8 +180,8 @@ class RaftLog:
         self.snapshot = snapshot
 
     def install(self, snapshot: Snapshot) -> None:
-        """Replace the whole log by a leader's snapshot. No entry of this log stays, because the logs differ already
-        before the snapshot's index: the leader has compared them."""
+        """Replace the whole log by a leader's snapshot. No entry of this log stays: the leader has found that its log
+        and this one already differ before the snapshot's index."""
         assert snapshot.index > self.commit, f"a snapshot at {snapshot.index} replaces entries that are decided"
         self.snapshot = snapshot
         self.commit = snapshot.index

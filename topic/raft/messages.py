@@ -69,8 +69,8 @@ class PreVote:
 
 @attrs.frozen(slots=True)
 class PreVoted:
-    """The sender would grant the vote that a `PreVote` asks for. A replica that would refuse it sends no answer, or
-    `Outdated`."""
+    """The sender would grant the vote that a `PreVote` asks for. A replica that would refuse the vote sends no answer,
+    or `Outdated`."""
 
     term: int
 
@@ -227,9 +227,9 @@ class StoreContent:
 @attrs.frozen(slots=True)
 class StagedPiece:
     """A piece of a leader's snapshot that a follower stores until all pieces have come. A piece with place 0 drops all
-    pieces that were stored before. When the last piece has come, the shell makes the new state of its own snapshot and
-    of all pieces (`Persist.snapshot`). The pieces of the latest snapshot name the messages that the new state has;
-    other messages of the own snapshot and of earlier pieces are dropped."""
+    pieces that were stored before. When the last piece has come, the shell makes the new state from its own snapshot
+    and all pieces (`Persist.snapshot`). The pieces of the latest snapshot name the messages that the new state has. The
+    shell drops all other messages of its own snapshot and of earlier pieces."""
 
     index: int
     place: int
@@ -249,9 +249,9 @@ class Persist:
     hard: Hard
     pieces: tuple[StagedPiece, ...]
     snapshot: Snapshot | None
-    """If not None, the state at this index becomes the snapshot: the shell has kept this state, or has made it of a
-    leader's pieces. It replaces the former snapshot and the entries up to the index. If the state was made of pieces,
-    the store may drop the pieces."""
+    """The new snapshot; None if the write has none. The state at its index becomes the snapshot: the shell has kept
+    this state, or has made it from a leader's pieces. The new snapshot replaces the former one and the entries up to
+    the index. If the state was made from pieces, the store may drop the pieces."""
     first: int
     """The index of the first entry in this write. The write replaces all entries from this index on."""
     entries: tuple[Entry, ...]
@@ -281,7 +281,8 @@ class Restore:
 
 
 PIECE: Final = 256 * 1024
-"""The number of bytes, about, of a piece of a snapshot as long as the log grows slowly."""
+"""The approximate number of bytes of a piece of a snapshot, while the log grows slowly. If the log grows fast, the
+pieces are larger (`topic.raft.progress`)."""
 
 
 @attrs.frozen(slots=True)

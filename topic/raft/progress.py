@@ -15,7 +15,8 @@ MOST_PIECE: Final = 1 << 20
 MOST_REST: Final = 1.0
 """The longest rest of a leader between two pieces of a snapshot, in seconds."""
 AHEAD: Final = 2
-"""The pieces of a snapshot have this many times the bytes by which the log grows meanwhile (protocol 13.6)."""
+"""The number of bytes of a snapshot that the leader sends for each byte by which the log grows meanwhile (protocol
+13.6)."""
 
 
 @attrs.frozen(slots=True)
@@ -54,8 +55,8 @@ class FollowerProgress:
         """The bytes of the pieces that this leader has sent to the member. The sum begins anew if the member has
         dropped the pieces."""
         self._asked: tuple[float, int] | None = None
-        """When this leader last asked the shell for a piece, and the last index of the log at that time. None if it has
-        not asked for a piece of this copy in this contact."""
+        """When this leader last asked the shell for a piece, and the last index of the log at that time. None if the
+        leader has not asked for a piece since the last `send_snapshot`."""
         self._size = 0
         """The bytes of the piece that this leader has sent last."""
         self._rests_until: float | None = None
@@ -91,7 +92,8 @@ class FollowerProgress:
 
     @property
     def is_in_contact(self) -> bool:
-        """Whether the member is in contact: a message is under way to it, or may be sent at once."""
+        """Whether the member is in contact. Then the leader awaits the member's answer about an entry, sends a
+        snapshot, or knows the next entry to send."""
         return bool(self.next) or self.probe is not None or self.needs_snapshot
 
     def lacks(self, index: int) -> bool:
@@ -158,7 +160,8 @@ class FollowerProgress:
 
     @property
     def reads_at(self) -> float:
-        """When the rest ends after which the leader asks the shell for the next piece; infinite if it does not rest."""
+        """When the rest ends after which the leader asks the shell for the next piece; infinite if the leader does not
+        rest."""
         return self._rests_until if self._is_waiting and self._rests_until is not None else math.inf
 
     @property
@@ -167,12 +170,12 @@ class FollowerProgress:
         return self._piece is not None and self._sent is None and not self._is_reading
 
     def next_piece(self, log: RaftLog, now: float) -> tuple[SnapshotPart, int] | None:
-        """The part of a snapshot after which the shell has to read a piece now, and the bytes, about, that the piece is
-        to have; None if the shell has to read none.
+        """The part of a snapshot after which the shell has to read a piece now, and the approximate number of bytes of
+        that piece. None if the shell has to read no piece.
 
-        If the log has grown since the leader asked for the piece before, the leader rests for as long as that piece
-        took, at most `MOST_REST`. The rest ends early when the log has grown by so much that the copy would not keep
-        ahead of it (`AHEAD`). If the log grows even faster, the next piece is larger.
+        If the log has grown since the leader last asked for a piece, the leader rests before it asks for the next one.
+        The rest is as long as the last piece took, at most `MOST_REST`. The rest ends early when `AHEAD` times the
+        growth of the log reaches the size of the last piece. If the log grows even faster, the next piece is larger.
         """
         if not self._is_waiting or self._piece is None:
             return None

@@ -201,7 +201,7 @@ class Raft:
         if isinstance(body, say.Greeting):
             known = KnownStore(sender, envelope.life, *attrs.astuple(body, recurse=False))
             if self.why_aside:
-                # The greeting comes only once, so it is kept for the next replica, which has an empty store.
+                # The router greets only once, so this replica keeps the greeting for the replica that replaces it.
                 self.stores.learn(known)
             else:
                 self._take_greeting(known, now)
@@ -219,7 +219,7 @@ class Raft:
                     self._HANDLERS[type(body)](self, sender, body, now)
 
     def _take_greeting(self, known: KnownStore, now: float) -> None:
-        if self.stores.is_replaced(known):  # messages to and from the router's former store no longer count
+        if self.stores.is_replaced(known):  # no message to or from the router's former store counts any more
             self.disconnect(known.member.router, now)
             self.connect(known.member.router, now)
         is_new = self.stores.learn(known)
@@ -247,8 +247,8 @@ class Raft:
             self.deadline = min(self.deadline, now + self._first_wait())
 
     def _tell_of_latest_life(self) -> None:
-        """Tell the routers with an earlier life of the latest one, because they may be out of contact with its routers
-        (13.2)."""
+        """Send `Outdated` with the latest life to the routers whose stores have an earlier life. These routers may be
+        out of contact with all routers of the latest life (13.2)."""
         latest = self.stores.latest_life
         for known in self.stores.all():
             if NO_LIFE < known.life < latest:
@@ -332,17 +332,17 @@ class Raft:
         assert begins
 
     def _go_on_beginning(self, known: KnownStore) -> None:
-        """Go on with the beginning of the set, because a router has announced its store. Perhaps that store still lacks
-        the proposed life, or it was the last store that had to accept this life."""
+        """Go on with the beginning of the set, because a router has announced its store. The announced store may still
+        lack the proposed life, or may be the last store that had to accept the life."""
         if not self.hard.begun and self.hard.life:
             self._propose_to(known)
             self._try_effect()
 
     def _propose_to(self, known: KnownStore) -> None:
-        """Send the life that this store has accepted to a voter that lacks it.
+        """Send the life that this store has accepted to a voter whose store lacks it.
 
-        The voter may have got the proposal before and dropped it. A voter accepts a proposal only from a store that it
-        knows, and it learns of a store only when this store's disk has its life.
+        The voter may have got an earlier proposal and dropped it. A voter accepts a proposal only from a store that it
+        knows, and learns of this store only when this store's disk has the life.
         """
         lacks = not known.life or (self._begins_anew and known.life < self.hard.life)
         if lacks and known.member in self.log.configuration.voters:
@@ -380,8 +380,8 @@ class Raft:
         if not (self.hard.begun and self.log.last):
             raise NotLeaderError("the store of this router has never been part of the set", None)
         self._enter(self.hard.term + 1, None)
-        self._drop_pieces()  # the pieces have entries that are lost
-        self._digests = Digests()  # some of the digests are of states with lost entries
+        self._drop_pieces()  # the pieces have entries that the new life lacks
+        self._digests = Digests()  # some digests are of states with entries that the new life lacks
         self.hard = attrs.evolve(self.hard, life=self._new_life())
         alone = attrs.evolve(self.log.configuration, voters=(self.me,), learners=())
         self.log.append([Entry(self.hard.term, configuration=alone)])
@@ -417,7 +417,8 @@ class Raft:
         """The number of seconds that this voter waits before it first stands for election.
 
         A voter earlier in the ring waits less, so that one voter stands before the others. A voter whose router is
-        about to stop waits longer than all others. (If all routers are stopping, they have ended by then.)
+        about to stop waits longer than all others. (If all routers are about to stop, they end before this wait is
+        over.)
         """
         ring = self.log.configuration.ring or self.stores.ring
         place = ring.index(self.me.router) if self.me.router in ring else len(ring)
@@ -435,8 +436,8 @@ class Raft:
         return self.hard.begun and self.log.may_stand(self.me) and not self._disk_hangs(now)
 
     def _pre_stand(self, now: float) -> None:
-        """Ask the voters whether a majority would vote for this replica. It enters a new term only if so, because a new
-        term disturbs the others."""
+        """Ask the voters whether they would vote for this replica. The replica enters a new term only if a majority
+        would, because a new term disturbs the other replicas."""
         if self._may_stand(now):
             self._call(_Election(True, {self.me}))
             self._count_votes(now)
@@ -509,7 +510,7 @@ class Raft:
         if term > self.hard.term:
             self._stop_leading()
             if self._leader is not None:
-                # The former leader may be in contact only with this replica, and would otherwise not learn of the term.
+                # The former leader may be in contact only with this replica, so no other replica tells it the term.
                 self._send(self._leader, say.Outdated(term))
             self._enter(term, None)
             self._follow_nobody(now)

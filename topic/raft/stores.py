@@ -49,8 +49,9 @@ class KnownStores:
         self._stores[router] = None
 
     def inherit(self, former: "KnownStores") -> None:
-        """Take over what the former replica of this router knew about the stores of other routers. Its own store was
-        set aside. Routers in contact announce their stores only once, so this replica would not learn of them."""
+        """Take over what the former replica of this router knew about the stores of other routers. Routers in contact
+        announce their stores only once, and so would not announce them to this replica, which replaces the former
+        one."""
         self._stores.update({router: former._stores.get(router) for router in self._stores})
 
     def disconnect(self, router: str) -> Replica | None:

@@ -199,7 +199,7 @@ class Attaches:
         assert not subscriber.answered and subscriber.link is not None
         subscriber.answered = False
         subscriber.unanswered = set(self.directory.contacts)
-        # An attach in `_later` was later than the former attach here, but is not later than this new one.
+        # This attach is later than an attach in `_later`, which was later only than the former attach here.
         self._later.pop(subscriber.name, None)
         self._subscribers[subscriber.name] = subscriber
         self._deadlines.set(subscriber, now + self._join)
@@ -216,11 +216,11 @@ class Attaches:
             self._deadlines.discard(subscriber)
 
     def overtaken(self, entry: LinkEntry) -> None:
-        """Handle an entry of the directory: it may show that a subscriber which is attaching here has attached again at
-        another router.
+        """Handle an entry of the directory. The entry may show that a subscriber whose attach waits here has attached
+        again, at another router.
 
-        Routers that know the other attach no longer join this one. So this attach waits for no router any more, except
-        the other router: the subscriber moves there when that router announces the attach itself.
+        Routers that know the later attach no longer join this one. So this attach waits only for the other router: the
+        subscriber moves there when that router announces the later attach itself.
         """
         waiting = self._subscribers.get(entry.name) if entry.role is Role.SUBSCRIBER else None
         if waiting is not None and entry.live and waiting.epoch < entry.epoch:

@@ -51,8 +51,8 @@ class Changes:
                     self._generations.changed(change)
                 else:
                     self._subscriber_changed(change, learned=learned)
-            # Handle subscribers that have left their former routers last.
-            # Before that, homes have to await all subscribers at their present routers.
+            # Homes first have to await all subscribers at their present routers.
+            # Only then do the subscribers leave their former routers.
             for change in changes:
                 if change.entry.role is Role.SUBSCRIBER:
                     self._leaves(change.old)
@@ -110,8 +110,8 @@ class Changes:
             self._home.audiences.plain_subscriber_ended(old.router, old.identity.address)
 
     def _subscriber_left(self, subscriber: LocalSubscriber, entry: LinkEntry) -> None:
-        """Drop a local subscriber that has closed or expired. If it has closed at another router while it is attached
-        here, the clock of that router is ahead, so the attach there has the higher epoch."""
+        """Drop a local subscriber that has closed or expired. If the client is attached here, but closed the link at
+        another router, the attach there has the higher epoch, because the clock of that router is ahead."""
         if subscriber.link is not None and not self.directory.is_mine(entry):
             self._steal(subscriber, entry.router, f"attached and closed at router {entry.router}")
         self._attaches.withdraw_subscriber(subscriber.name)
@@ -172,11 +172,11 @@ class Changes:
         return ends.get(entry.name)
 
     def ended_elsewhere(self, entry: LinkEntry) -> None:
-        """Handle the news that other routers have ended a link of this router while it was out of their reach: end it
-        here, too.
+        """Handle the news that other routers have ended a link of this router while it was out of their reach: end the
+        link here, too.
 
-        If the link has already ended here, the entry may state that its client knows of the ending. This router then
-        announces this to all others.
+        If the link has already ended here, the entry may state that the client knows of the ending. This router then
+        announces to all other routers that the client knows.
         """
         current = self.directory.entry(entry.index)
         if current is None or current.epoch != entry.epoch:
@@ -190,10 +190,11 @@ class Changes:
         self.end(current, entry.ending)
 
     def end_apart(self, entry: LinkEntry, ending: str) -> None:
-        """End the link of a subscriber without which a home has accepted a message. `ending`: the text for its client.
+        """End the link of a subscriber without which a home has accepted a message. `ending`: the text for the link's
+        client.
 
         This router sends the ending to all routers in contact, so that one of them can pass it to the client. The
-        ending of a plain subscriber goes only to its owner, because the client is still there, or is gone.
+        ending of a plain subscriber goes only to the link's owner, because no other router can have the client.
         """
         assert ending and entry.role is Role.SUBSCRIBER
         self.end(entry, ending)

@@ -134,8 +134,8 @@ class Expiry:
         self._next = min((self._next_of(attach, lonely) for attach, lonely in self._lonely.items()), default=math.inf)
 
     def _due(self, entry: LinkEntry, lonely: _Lonely) -> Decision | None:
-        """The decision that was due for the link when this router last looked for links without a client; None if none
-        was."""
+        """The decision about the link that was due at the last search for links without a client; None if none was
+        due."""
         since, timeout, now = lonely.since, entry.lifetime.timeout, self._looked
         if now >= max(since, self.all_since) + timeout or now >= since + self._forget_s:
             return Decision.EXPIRED
@@ -197,11 +197,11 @@ class Expiry:
         return entry.ending != "" or first < entry.epoch
 
     def _is_followed(self, entry: LinkEntry, asker: str) -> bool:
-        """Whether a link must not expire yet, because another link of its session, also without a client, was attached
-        later and must expire first. `asker`: the router that proposes the expiry of the link. If this router has
-        already proposed the expiry of the later link, the result is False.
+        """Whether a link must not expire yet, because another link of its session was attached later, is without a
+        client, too, and must expire first. `asker`: the router that proposes the expiry of the link.
 
-        The result is False while a router is out of contact, because that router may see the client.
+        The result is False in two cases. The first: `asker` has already proposed the expiry of the later link. The
+        second: a router is out of contact, and so may see the client.
         """
         if not self.directory.complete:
             return False
@@ -352,7 +352,8 @@ class Expiry:
             return
         if decision is Decision.EXPIRED:
             self._end(entry)
-            if directory.tells_itself(entry):  # the proposer may not be in contact with the link's owner
+            # The proposer may be out of contact with the link's owner, so this router tells the owner.
+            if directory.tells_itself(entry):
                 ended = attrs.evolve(entry, status=Status.EXPIRED)
                 self.outlet.batches.gossip(entry.router, [ended])
         elif decision is Decision.NOTHING:

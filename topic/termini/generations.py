@@ -36,9 +36,9 @@ because any client can make up names."""
 
 
 _Place = tuple[str, bool]
-"""The key of a stream of a publisher that only placeholders name. It has the address of a subscriber: a map of this
-subscriber named the publisher, which may have another address. It also says whether the publisher is the egress of a
-queue, closed by a leader."""
+"""The key of a stream of a publisher that only placeholders name: an address, and a flag. The address is the one of the
+subscriber whose map named the publisher; the publisher itself may have another address. The flag says whether the
+publisher is the egress of a queue, closed by a leader."""
 
 
 @attrs.define(slots=True)
@@ -134,9 +134,9 @@ class Generations:
         """Whether the publisher's life is over (7.10). It is over if no router in contact knows the publisher, and one
         of two conditions holds.
 
-        The first: the home of its last attach is this router, or has announced that attach in this contact. A home
-        forgets a life that outlives its connection only after the life has ended. The second: that home has been
-        restarted, and the attach `is_late`.
+        The first condition: the home of the publisher's last attach is this router, or has announced that attach in
+        this contact. (A home forgets a life that outlives its connection only after the life has ended.) The second
+        condition: that home has been restarted, and the attach `is_late`.
         """
         if known is not None or not stream.lifetime.timeout:
             return False
@@ -187,8 +187,8 @@ class Generations:
             self._begin(waiting.stream, waiting.claim, waiting.since)
 
     def _has_ended(self, change: Change) -> bool:
-        """If a router that was out of contact has resumed a life, and this router knows that this life has expired,
-        report the expiry to the other router. Returns whether this was the case."""
+        """Whether this router knows that the life in this change has expired. If so, a router that was out of contact
+        has resumed the life, and this router reports the expiry to it."""
         old, entry = change.old, change.entry
         if old is None or not old.expired_life or old.generation != entry.generation:
             return False
@@ -224,11 +224,11 @@ class Generations:
         self._edge.rehomed(name, address)
 
     def _keep_placeholders(self, stream: Stream, new: Stream | None) -> None:
-        """Keep the placeholders of an abandoned life. A key does not show its generation, so they may belong to a life
-        that goes on at routers out of contact.
+        """Keep the placeholders of an abandoned life. They may belong to a life that goes on at routers out of contact,
+        because a key does not show its generation.
 
-        Only a leader ends the life of an egress. So if the publisher is an egress, the placeholders are marked as
-        placeholders of an egress that a leader has closed.
+        If the publisher is an egress, only a leader can have ended its life. So the stream of these placeholders is
+        marked as the stream of an egress that a leader has closed.
         """
         placeholders = [record for record in stream.unconfirmed.values() if record.is_placeholder]
         if placeholders and new is None:
@@ -285,11 +285,12 @@ class Generations:
         return self._nowhere_stream(publisher, subscriber.identity.address)
 
     def give_up_nowhere(self, now: float, all_since: float) -> None:
-        """Settle the placeholders of publishers that will not come back, because no terminus lives so long.
+        """Settle the placeholders of publishers that will not come back: the longest timeout of a terminus is over.
 
-        The time counts from `all_since`: since then all routers have been in contact. Earlier, the publisher may have
-        been attached at a router out of contact. The link of a replica set comes back with the set's next leader,
-        however late, so its placeholders stay, unless a leader has closed the link.
+        The time counts from `all_since`, when all routers came into contact: before, the publisher may have been
+        attached at a router out of contact. After `Settings.forget` seconds the time is over in any case. The link of a
+        replica set comes back with the set's next leader, however late. So its placeholders stay, unless a leader has
+        closed the link.
         """
         longest = self._settings.terminus + self._settings.boot_wait
         for publisher, at in list(self._nowhere.items()):
@@ -306,7 +307,7 @@ class Generations:
 
 
 def _goes_on(old: Stream, new: Stream) -> bool:
-    """Whether the new attach continues the life of the old stream. Only a stream of placeholders can have a pattern as
-    its address, and the pattern may cover the publisher's address."""
+    """Whether the new attach continues the life of the old stream. If the old stream has only placeholders, its address
+    may be a pattern that covers the publisher's address."""
     is_at = old.address == new.address or is_pattern(old.address)
     return is_at and old.generation in (UNKNOWN, new.generation)

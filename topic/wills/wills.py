@@ -31,8 +31,7 @@ MOST_OVER: Final = 10_000
 """The highest number of wills that a router remembers after they are over. It remembers them because another router may
 not know yet that they are over."""
 AGAIN_S: Final = 1.0
-"""If another router has to publish a will, this router asks that router about the will again after this many
-seconds."""
+"""The seconds after which this router asks the others again about a will that another router has to publish."""
 
 
 class WillMesh(Protocol):
@@ -84,7 +83,7 @@ class Wills:
         """The wills of each client, by the names of the client and its user."""
         self._bytes: dict[str, int] = {}
         """Maps each router whose clients have had wills to the bytes of its wills that this router knows. A router
-        without such wills stays listed, because another router may still have a will that is over here."""
+        without such wills stays listed, because other routers may still have wills of its clients."""
         self._over: dict[WillId, None] = {}
         """The wills that were over last, at most `MOST_OVER` of them, oldest first."""
         self._due: Deadlines[_Kept] = Deadlines()
@@ -302,7 +301,7 @@ class Wills:
             if kept is not None:
                 holder = kept.holder
                 self._end(kept, tells=False)
-                if holder is not None:  # the client is at a router that was out of contact with this one
+                if holder is not None:  # the client is also at a router that was out of contact
                     holder.taken_over()
         elif word is WillWord.ELSEWHERE:
             if kept is not None:

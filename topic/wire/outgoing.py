@@ -214,12 +214,12 @@ class Outgoing:
         *,
         ahead: bool = False,
     ) -> None:
-        """Forward records with consecutive `n` (protocol 5, Publish and 6.3). All of them are presettled, or none is.
-        Records that do not fit into one batch go in several.
+        """Forward records with consecutive `n` (protocol 5, Publish and 6.3). Either all records are presettled, or
+        none is. If the records do not fit into one batch, the method makes several batches.
 
-        Without `only` they are for all joined subscribers. With `only` they are for one attach of one subscriber; with
-        `OFFER` in it, only if that attach has room (12). `ahead`: the messages are left out, because they were sent
-        before, in pieces.
+        Without `only`, the records are for all joined subscribers. With `only`, they are for one attach of one
+        subscriber. With `OFFER` in `only`, that attach gets them only if it has room (12). `ahead`: the messages were
+        sent before, in pieces, so the Forward does not have them.
         """
         first = records[0]
         assert first.n >= 0
@@ -291,9 +291,9 @@ class Outgoing:
     def resolved(self, router: str, stream: Stream, keys: list[bytes]) -> None:
         """Tell a router that the publisher has settled these deliveries.
 
-        If the router had asked for a key that is not in the list, that delivery is in doubt; another message follows
-        when it is settled. If the receiver is the publisher's home, the publisher settled these deliveries before its
-        attach there (5, Reused tags).
+        If the router has asked for a key that is not in the list, the delivery with this key is in doubt. When the
+        publisher settles that delivery, this router sends another message. If the receiver is the publisher's home, the
+        publisher settled the listed deliveries before its attach there (5, Reused tags).
         """
         self._append((router,), Segment.RESOLVED, stream.publisher, stream.epoch, b"".join(keys))
 

@@ -51,8 +51,8 @@ OFFER: Final = 1
 """Marks a Forward to one attach of a subscriber as an offer: the subscriber gets the deliveries only if it has room
 (protocol 12). It follows the subscriber's name and the attach."""
 _FIRST: Final = COUNTS // 2
-"""The highest place that the first delivery in a Forward may have. It is so low that the places of all its deliveries
-are valid."""
+"""The limit of the place of the first delivery in a Forward. The place is lower than this, so that the places of all
+deliveries in the Forward are valid."""
 _LARGE: Final = 1 << 20
 """A batch with more bytes than this is decoded segment by segment. Such a large batch is rare, and usually has a large
 message."""

@@ -185,7 +185,7 @@ class Ingress(SubscribingEnd, InsideEnd):
         """Propose everything that waits. Returns False if the leader is too busy."""
         proposals: list[Proposal] = []
         asked: list[_Asked] = []
-        # The decision of the entry also answers the core's echo.
+        # This end answers the core's echo when the `Settled` entry is decided.
         if (self._over or self._is_asked) and (self._new or self._is_due):
             proposals.append(Settled([*self._over], self._binding))
             asked.append(_Asked([], answers_echo=self._is_asked))
@@ -204,8 +204,8 @@ class Ingress(SubscribingEnd, InsideEnd):
         return True
 
     def _message(self, record: Record) -> bytes:
-        """The message as the queue keeps it. The consumers of a queue that is bound to a pattern read in it to which
-        address it was published."""
+        """The message as the queue keeps it. If the queue is bound to a pattern, an annotation tells the consumers to
+        which address the message was published."""
         assert record.message is not None, "what waits to be enqueued is not settled"
         marking = self._marking
         return marking.addressed(record.message, record.stream.address) if marking is not None else record.message
@@ -220,12 +220,12 @@ class Ingress(SubscribingEnd, InsideEnd):
 
     @property
     def _most(self) -> int:
-        """The bytes of messages, in queues and outbox, with which the set is full for this end."""
+        """The set is full for this end if the messages in its queues and its outbox have this many bytes."""
         return self._limit + (FULL_OF_LETTERS if self._binding == DEAD_LETTERS else 0)
 
     @property
     def _most_messages(self) -> int:
-        """The number of messages, in queues and outbox, with which the set is full for this end."""
+        """The set is full for this end if its queues and its outbox have this many messages."""
         return FULL_COUNT + (FULL_COUNT_OF_LETTERS if self._binding == DEAD_LETTERS else 0)
 
     def _tell_if_full(self) -> None:
@@ -274,14 +274,15 @@ class Ingress(SubscribingEnd, InsideEnd):
         self._log.wait(self)
 
     def detach(self, action: Detach) -> None:
-        """If another leader has the link, it answers all undecided deliveries."""
+        """Handle the loss of the link. If another leader has attached the link, that leader answers all undecided
+        deliveries."""
         if action.condition == STOLEN:
             self._log.stolen(self, self.node.topic.directory.latest(self.index))
 
 
 def _runs(records: Iterable[Record]) -> list[Given]:
-    """Group these deliveries into runs with one attach and consecutive places, as their homes have forwarded them. The
-    order stays."""
+    """Group these deliveries into runs. The deliveries of a run have consecutive places in one attach of their
+    publisher (`Record.last_given`). The order stays."""
     given = enumerate(record.last_given for record in records)
     found = (list(run) for _, run in groupby(given, key=lambda one: (one[1][0], one[1][1] - one[0])))
     return [Given(*run[0][1], len(run)) for run in found]

@@ -48,7 +48,8 @@ SLOW_S: Final = 1.0
 MOST_SWEPT: Final = 1000
 """The highest number of temporary queues that the leader deletes in one step."""
 MOST_RESTING: Final = 65_536
-"""The highest number of messages of a set that may rest after a failure. Further messages come again at once."""
+"""The highest number of messages of a set that may rest after a failure. The leader publishes further messages that
+have failed again at once, without a rest."""
 WATCH_S: Final = 1.0
 """The seconds after which the leader again finds out at which routers the consumers are, if it moves with them."""
 MOST_AHEAD: Final = 4 << 20
@@ -388,9 +389,12 @@ class LedSet:
         self.deadline = min(self.deadline, self._node.now() + PATIENCE_S)
 
     def stolen(self, end: ProposingEnd, latest: int) -> None:
-        """See `Proposer.stolen`. This router leads anew, in a term in which its attaches have higher clocks. It does
-        not if another router leads the set, because then no majority votes for it. If the link is of a binding that has
-        ended, this leader itself has attached the link, to end it."""
+        """See `Proposer.stolen`. Stop leading, and lead again only in a term in which the attaches have higher clocks.
+
+        If another router leads the set, no majority votes for this router, so this router does not lead again. If `end`
+        is no longer an end of this set, do nothing: its binding has ended, and this leader itself has attached the
+        link, to end it.
+        """
         if end in self._ends and self._sets.ready(self._name) == self.since:
             self._sets.lead_anew(self._name, term_with(self.since[0], latest), self._node.now())
 
@@ -410,7 +414,7 @@ class LedSet:
         self._ahead += size
 
     def found(self, found: BodiesFound) -> bool:
-        """Give the bodies to the end that has asked for them. Returns whether it is an end of this set."""
+        """Give the bodies to the end that has asked for them. Returns whether an end of this set has asked."""
         end = self._reading.pop(found.number, None)
         if end is not None:
             self.doubts_disk_at = self._node.now() + SLOW_S if self._reading else math.inf
@@ -456,7 +460,7 @@ class LedSet:
                 egress.go_on()
         for index, answer in decided:
             self._enqueues.pop(index, None)
-            if index in self._proposed:  # an entry of an earlier leader has no end here
+            if index in self._proposed:  # no end of this leader has proposed an entry of an earlier leader
                 self._proposed.pop(index).decided(index, answer)
             if isinstance(answer, Transacted):
                 self._transacted(index, answer)
@@ -536,8 +540,8 @@ class LedSet:
     # The methods from here on are for the status.
 
     def oldest_s(self, queue: QueueId | None, now: float) -> float:
-        """The least age of the oldest message, in seconds; 0 if there is no message. `queue`: None for the oldest
-        message in all queues."""
+        """The age, in seconds, that the oldest message has at least; 0 if there is no message. `queue`: None for the
+        oldest message in all queues."""
         messages = self._sets.state(self._name).messages
         position = messages.first_of(queue) if queue is not None else messages.first()
         return self._times.age_s(position, now) if position is not None else 0.0
@@ -572,8 +576,8 @@ class SetLeaders:
             self._node.topic.given(action.asked)
 
     def found(self, found: BodiesFound) -> bool:
-        """Give the bodies to the end that has asked for them. Returns whether it is an end of a set that this router
-        leads."""
+        """Give the bodies to the end that has asked for them. Returns whether an end of a set that this router leads
+        has asked."""
         return any(led.found(found) for led in self.led.values())
 
     @property

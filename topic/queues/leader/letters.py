@@ -134,7 +134,7 @@ class Letters(SetPublisher):
                 text = self._text(letter, message, annotations)
             self._forget_body(self._left.popleft())
             tag = self._doubted.pop(position, None)
-            # an earlier leader may have published the message, and routers may ask about this delivery
+            # An earlier leader may have published the message, so routers may ask about this delivery.
             if text is None and tag is not None:
                 self.node.topic.abort(self.stream, tag)
             if text is not None:
@@ -169,7 +169,7 @@ class Letters(SetPublisher):
         for records, taken in ((self._taken, True), (self._refused, False)):
             for queue, some in self._by_queue(records).items():
                 wanted.append((Posted(queue, self._runs(some), taken), Proposed(some)))
-        if self._is_asked:  # the decision of any entry also answers the core's echo
+        if self._is_asked:  # this end answers the core's echo when the entry is decided
             wanted.append((Settled(()), Proposed([], answers_echo=True)))
         return wanted
 

@@ -63,8 +63,8 @@ class Marking(Protocol):
         """The message with these annotations in addition to its own."""
 
     def merged(self, annotations: bytes, more: bytes) -> bytes:
-        """Merge two sets of annotations. If both have the same name, the value in `more` is taken. Raises ValueError if
-        they are malformed."""
+        """Merge two sets of annotations. If both sets have an annotation of the same name, the result has the value in
+        `more`. Raises ValueError if a set is malformed."""
 
     def dead_letter(self, message: bytes, queue: str, why: Why, now_ms: int, added: bytes) -> bytes | None:
         """The message as a dead letter of this queue. It states the queue, the reason, and how often the message was a
@@ -105,11 +105,12 @@ class Proposer(Protocol):
         more, the result is None, and the end's `go_on` is called later."""
 
     def wait(self, end: ProposingEnd) -> None:
-        """Let a proposal of this end wait, because no client waits for it. The end's `propose_now` is called when any
-        end proposes an entry, so that one round of the log decides both, and after `PATIENCE_S` at the latest."""
+        """Let a proposal of this end wait, because no client waits for it. When any end proposes an entry, this end's
+        `propose_now` is called, so that one round of the log decides both proposals. It is called after `PATIENCE_S` at
+        the latest."""
 
     def stolen(self, end: ProposingEnd, latest: int) -> None:
-        """Note that the link of this end is attached elsewhere, with a higher clock. `latest`: this clock."""
+        """Called when the link of this end is attached elsewhere, with a higher clock. `latest`: that clock."""
 
     @property
     def hands_over(self) -> bool:

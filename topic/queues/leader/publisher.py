@@ -92,8 +92,8 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
         clock of the attach (`term_clock`).
         """
         generation, known = generation_of(life), self.known()
-        # The known entry may be of a former life.
-        # Its epoch does no harm, because the claim names the generation of this life.
+        # The known entry may be of a former life of the set.
+        # The epoch of a former life does no harm, because the claim names the generation of this life.
         seen = known.epoch if known is not None else NOWHERE
         self.attach(Claim(generation, dict.fromkeys(map(self._tag, doubted), 0), True, seen, clock), now)
         assert self.stream.generation == generation, "the keys are those of all leaders"
@@ -119,7 +119,7 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
             self._publish()
         if not self._log.may_propose(self):
             return
-        # Read the flag before the proposals: each proposal lets all patient ends propose, which sets the flag.
+        # Read `_is_due` first: `propose` calls the `propose_now` of all patient ends, which sets `_is_due`.
         is_due = self._is_due
         wanted = self._wanted()
         if not wanted:
@@ -179,8 +179,8 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
         raise NotImplementedError
 
     def _was_proposed(self, *, is_due: bool) -> None:
-        """Called when all proposals that `_wanted` returned have been made. `is_due`: these include the proposals that
-        may wait for another entry."""
+        """Called when all proposals that `_wanted` returned have been made. `is_due`: whether they include the
+        proposals that may wait for another entry."""
         raise NotImplementedError
 
     def _waiting(self) -> Iterable[list[Record]]:
@@ -235,6 +235,7 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
         self._log.wait(self)
 
     def detach(self, action: Detach) -> None:
-        """If another leader has the link, it answers all undecided deliveries."""
+        """Handle the loss of the link. If another leader has attached the link, that leader answers all undecided
+        deliveries."""
         if action.condition == STOLEN:
             self._log.stolen(self, self.node.topic.directory.latest(self.index))

@@ -20,8 +20,8 @@ LOOK_S: Final = 1.0
 AWAY_S: Final = 60.0
 """The seconds out of contact after which the links of a router count as gone."""
 LINGER_S: Final = 1.0
-"""The seconds for which a queue without links stays, although it is deleted when it has none. The queue may be new, and
-the first link may not have attached yet."""
+"""The seconds for which a queue stays after the leader has found it without links, if its policy deletes it without
+links. The queue may be new, and its first link may not have attached yet."""
 
 
 class TemporaryQueues:
@@ -38,7 +38,7 @@ class TemporaryQueues:
         """Maps each queue that exists only while it has links, and that has none now, to the time at which the leader
         first found it without a link."""
         self._published: set[str] = set()
-        """The addresses that had a publisher at the last check; empty if no queue is deleted when it has no links."""
+        """The addresses that had a publisher at the last check; empty if no queue's lifetime depends on its links."""
 
     def over(self, now: float) -> Iterable[Delete]:
         """The operations that delete the queues whose time is over."""
@@ -69,8 +69,8 @@ class TemporaryQueues:
         return now - self._away.setdefault(holder, now) < AWAY_S
 
     def _may_have_links(self, queue: Queue, now: float) -> bool:
-        """Whether the queue has links, or may get some: it has been without links for a moment only, or routers that
-        may have some are out of contact."""
+        """Whether the queue has links, or may have some. After the leader has found no link, the queue may have some
+        for `LINGER_S`, or for `AWAY_S` if a router is out of contact."""
         if self._has_links(queue.name):
             self._unlinked.pop(queue.id, None)
             return True

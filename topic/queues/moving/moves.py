@@ -30,7 +30,8 @@ PAUSE_S: Final = 30.0
 """With policy `follow`, a router leads for at least this many seconds. The time doubles each time the set comes back to
 it."""
 MOST_PAUSE_S: Final = 960.0
-"""The longest such time, in seconds. If a set comes back only after this time, the doubling begins anew."""
+"""The highest value to which the time in `PAUSE_S` grows, in seconds. If a set comes back only after this time, the
+router leads for `PAUSE_S` again."""
 SEEN_S: Final = 10.0
 """The seconds for which a router counts as having consumers after one was seen, because a consumer may be without
 credit for a moment."""
@@ -63,7 +64,7 @@ class SetMoves:
         """When the set last followed its consumers to another router."""
 
     def order(self) -> None:
-        """An operator has changed the ring, so that another router is to lead: the first one in the ring."""
+        """Handle an operator's change of the ring: the first router of the ring is to lead next."""
         self._is_ordered, self.deadline = True, math.inf
 
     def leave(self, *, all_stop: bool) -> None:
@@ -80,9 +81,8 @@ class SetMoves:
         return self.policy.kind != PREFER
 
     def see(self, routers: Iterable[str], now: float) -> None:
-        """Count the consumers with room or deliveries at each router. `routers`: the router of each such consumer. With
-        policy `follow`, the set stays if this router has such a consumer. So the method then stops reading `routers`
-        when it comes to this router."""
+        """Count the consumers with room or deliveries at each router. `routers`: for each such consumer, its router.
+        With policy `follow`, the set stays if this router has such a consumer, so the method then reads no further."""
         counts: Counter[str] = Counter()
         for router in routers:
             counts[router] += 1
@@ -105,7 +105,8 @@ class SetMoves:
             self.deadline = self._due(now)
 
     def _begin(self, now: float) -> None:
-        """Begin anew, because this router has begun or ceased to lead."""
+        """Reset the times and the counts of consumers, because this router has begun or ceased to lead. Forget an
+        order."""
         self._is_ordered, self._since, self.deadline = False, now, math.inf
         self._seen.clear()
         if self._led is not None:

@@ -3,8 +3,8 @@
 A queue may have an address for dead letters. It sends this address the messages that consumers reject, that have failed
 too often, or whose time to live is over.
 
-A message in the outbox keeps its own row; another row has its address and the reason. The leader publishes the message
-there (`topic.queues.leader.letters`). If the leader changes, the next one continues.
+A message in the outbox keeps its own row; another row has the other address and the reason. The leader publishes the
+message to that address (`topic.queues.leader.letters`). If the leader changes, the next leader continues.
 """
 
 import enum

@@ -33,13 +33,14 @@ MOST_OPEN: Final = 256
 MOST_PARTS: Final = 10_000
 """The highest number of messages and outcomes in one transaction."""
 NAME_BYTES: Final = 12
-"""The number of bytes of the name of a transaction. A delivery state with a name of this length is longer than the
-states that the tap does not parse (`router.amqp.frames.walk`)."""
+"""The number of bytes of the name of a transaction. The tap leaves short delivery states unparsed
+(`router.amqp.frames.walk`). A state with a name of this length is longer, so the tap parses it."""
 TIMEOUT_S: Final = 300.0
 """The seconds that a transaction may last from its first message or outcome."""
 MOST_DECIDING: Final = 64
-"""A router numbers its transactions at a set one after the other. It sends a transaction only if its number exceeds the
-lowest unanswered number by less than this. So a set decides at most this many transactions of one router at a time."""
+"""The highest number of transactions of one router that a set decides at a time. A router numbers its transactions at a
+set one after the other. The router sends a transaction only if the number of the transaction exceeds the lowest
+unanswered number by less than this."""
 assert MOST_DECIDING <= MOST_UNANSWERED
 
 
@@ -284,6 +285,7 @@ class Transactions:
 
 
 def _is_for_set(retired: Retired) -> bool:
-    """Whether the set decides the outcome together with the transaction. A message that is given back stays in its
-    queue, so the router itself handles its outcome when the transaction is committed."""
+    """Whether the set decides the outcome together with the transaction. The set decides only *accepted* and
+    *rejected*. With another outcome the message stays in its queue, so the router itself handles the outcome when the
+    transaction is committed."""
     return retired.outcome in (DeliveryOutcome.ACCEPTED, DeliveryOutcome.REJECTED)
