@@ -21,13 +21,18 @@ from router.cli.main import main
 from router.mesh import launcher
 from router.mesh.launcher import LaunchError
 from tests.hangs import HANGS_S
-from tests.processes.mesh import RunningMesh
+from tests.processes.mesh import RunningMesh, eventually
 
 QUEUES = {"queues": {"sets": 1}, "addresses": [{"prefix": "queue/", "kind": "queue"}]}
 
 
 def links(*names: str) -> list[object]:
     return [{"between": [name[0], name[1]], "cost": int(name[2:] or 1)} for name in names]
+
+
+async def _in_contact(mesh: RunningMesh, router: str, other: str) -> bool:
+    routes = (await mesh.status(router))["routes"]
+    return any(route["router"] == other and route["contact"] for route in routes)
 
 
 async def test_routers_come_and_go_and_every_message_comes_once_and_in_order(own_triangle: RunningMesh) -> None:
@@ -58,6 +63,7 @@ async def test_routers_come_and_go_and_every_message_comes_once_and_in_order(own
             nursery.start_soon(publish)
             await mesh.apply("abcde", links("ab", "ac", "bc5", "bd", "ce", "de"))
             assert (await mesh.status("c"))["plan"]["routers"] == dict.fromkeys("abcde", "member")
+            await eventually(lambda: _in_contact(mesh, "a", "e"))
             async with Management([f"amqp://{mesh.address('a')}"]) as management:
                 assert await management.ask("GET-TYPES", "e"), "which came after a"
             await mesh.apply("ade", links("ad", "ae", "de"))
